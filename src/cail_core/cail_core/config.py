@@ -1,0 +1,143 @@
+"""YAML files mapped 1:1 onto documented dataclasses; an unknown key or a wrong type is an error, all listed at once."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import sys
+import sysconfig
+import types
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from cail_core.errors import ConfigError, listed
+
+T = TypeVar("T")
+
+
+def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None,
+            choices: tuple[Any, ...] | None = None) -> Any:
+    """A documented field of a config dataclass: its default, one line of why, its bounds (inclusive)."""
+    metadata = {"help": help, "low": low, "high": high, "choices": choices}
+    if isinstance(default, (list, dict)):
+        return dataclasses.field(default_factory=lambda: copy.deepcopy(default), metadata=metadata)
+    if dataclasses.is_dataclass(default) and isinstance(default, type):
+        return dataclasses.field(default_factory=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def config_folders() -> list[Path]:
+    """Where installed config files lie: a colcon or ROS prefix, a pip prefix, and an editable source tree."""
+    prefixes = [p for p in os.environ.get("AMENT_PREFIX_PATH", "").split(os.pathsep) if p]
+    prefixes += [sysconfig.get_path("data"), sys.prefix, sysconfig.get_path("data", f"{os.name}_user")]
+    folders = [Path(prefix) / "share" / "cail_robot" / "config" for prefix in prefixes]
+    source = Path(__file__).resolve().parents[3]
+    if (source / "hatch_build.py").exists():  # an editable install: the tree itself, so that edits act at once
+        folders.insert(0, source / "config")
+    return [f for f in dict.fromkeys(folders) if f.is_dir()]
+
+
+def find_config(name: str) -> Path:
+    """The file `name`, or the installed config `name`.yaml."""
+    given = Path(name)
+    if given.suffix in (".yaml", ".yml") and given.exists():
+        return given
+    for folder in config_folders():
+        candidate = folder / (name if given.suffix in (".yaml", ".yml") else f"{name}.yaml")
+        if candidate.exists():
+            return candidate
+    have = sorted({p.stem for folder in config_folders() for p in folder.glob("*.yaml")})
+    raise ConfigError(f"expected a YAML file or one of the installed configs ({', '.join(have) or 'none found'}), given '{name}'")
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file; a missing or malformed one is a ConfigError."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: expected a YAML file, found a folder") from None
+    except (UnicodeDecodeError, yaml.YAMLError) as fault:
+        where = str(fault).replace("\n", " ")
+        raise ConfigError(f"{path}: not valid YAML: {where}") from None
+
+
+def load_config(cls: type[T], path: Path) -> T:
+    """Read `path` into the dataclass `cls`; every unknown key and wrong value is listed in one ConfigError."""
+    return build(cls, read_yaml(path) or {}, str(path))
+
+
+def build(cls: type[T], values: Any, where: str) -> T:
+    """Make a `cls` from a mapping as a YAML file gives it; `where` names the source in the error."""
+    faults: list[str] = []
+    made = _build(cls, values, "", faults)
+    if faults:
+        raise ConfigError(listed(where, faults))
+    return typing.cast(T, made)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The config as plain values, for `config.yaml` of a run."""
+    return dataclasses.asdict(config)
+
+
+def _build(cls: Any, values: Any, prefix: str, faults: list[str]) -> Any:
+    if not isinstance(values, dict):
+        faults.append(f"{prefix or 'top level'}: expected keys and values, given {values!r}")
+        return None
+    hints = typing.get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    for key in values:
+        if key not in fields:
+            faults.append(f"unknown key '{prefix}{key}', expected one of: {', '.join(fields)}")
+    made = {}
+    for name, field in fields.items():
+        if name in values:
+            made[name] = _convert(hints[name], values[name], field.metadata, prefix + name, faults)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            faults.append(f"key '{prefix}{name}' is missing")
+    return None if faults else cls(**made)
+
+
+def _convert(kind: Any, value: Any, bounds: typing.Mapping[str, Any], name: str, faults: list[str]) -> Any:
+    origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in args:
+            return None
+        kind = next(a for a in args if a is not type(None))
+        origin, args = typing.get_origin(kind), typing.get_args(kind)
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, value, f"{name}.", faults)
+    if origin in (list, tuple):
+        if not isinstance(value, list):
+            faults.append(f"{name}: expected a list, given {value!r}")
+            return None
+        items = [_convert(args[0], item, bounds, f"{name}[{i}]", faults) for i, item in enumerate(value)]
+        return items if origin is list else tuple(items)
+    if origin is dict:
+        if not isinstance(value, dict):
+            faults.append(f"{name}: expected keys and values, given {value!r}")
+            return None
+        return {key: _convert(args[1], item, bounds, f"{name}.{key}", faults) for key, item in value.items()}
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if kind is float and isinstance(value, str):  # YAML 1.1 reads 3e-4 (no dot) as text
+        try:
+            value = float(value)
+        except ValueError:
+            pass
+    if kind in (bool, int, float, str) and type(value) is not kind:
+        faults.append(f"{name}: expected {kind.__name__}, given {value!r}")
+        return None
+    low, high, choices = bounds.get("low"), bounds.get("high"), bounds.get("choices")
+    if choices is not None and value not in choices:
+        faults.append(f"{name}: expected one of {', '.join(map(str, choices))}, given {value!r}")
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            faults.append(f"{name}: expected {'any' if low is None else low} … {'any' if high is None else high}, given {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""Demonstrations: on disk in the LeRobotDataset v3.0 layout, in memory as a learner sees them, and their ranking."""

@@ -1,0 +1,54 @@
+"""Demonstrations in memory, as a learner sees them: no rewards, no returns, the order of the ranked ones only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """All state-action pairs of a dataset, episode after episode.
+
+    `starts` has one more entry than there are episodes: episode i is rows `starts[i]:starts[i + 1]`. `rank` is 1 for
+    the best ranked episode, equal ranks are ties, 0 means not ranked.
+    """
+
+    states: Floats
+    actions: Floats
+    next_states: Floats
+    terminated: Flags
+    starts: Ints
+    rank: Ints
+    demonstrator: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        n = len(self.states)
+        if not (len(self.actions) == len(self.next_states) == len(self.terminated) == n == self.starts[-1]):
+            raise ValueError("states, actions, next_states, terminated and starts disagree on the number of pairs")
+        if len(self.rank) != len(self.starts) - 1:
+            raise ValueError("rank needs one entry per episode")
+
+    @property
+    def episodes(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def episode_of_pair(self) -> Ints:
+        """The episode that each state-action pair belongs to."""
+        return np.repeat(np.arange(self.episodes, dtype=np.int64), np.diff(self.starts))
+
+    @property
+    def ranked(self) -> Ints:
+        """The ranked episodes, best first."""
+        chosen = np.flatnonzero(self.rank)
+        return chosen[np.argsort(self.rank[chosen], kind="stable")]
+
+    def rows(self, episode: int) -> slice:
+        return slice(int(self.starts[episode]), int(self.starts[episode + 1]))

@@ -1,0 +1,36 @@
+"""The errors a user can cause. The `cail` command prints their text on one line and exits with code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class CailError(Exception):
+    """Something the user can put right; the text says what was expected, what was given and the way out."""
+
+
+class BadInput(CailError):
+    """A value, file or option is not what the command takes."""
+
+
+class ConfigError(CailError):
+    """A configuration file does not fit the settings it is for."""
+
+
+class DatasetError(CailError):
+    """A dataset of demonstrations cannot be read, written or changed as asked."""
+
+
+class MissingDependency(CailError):
+    """An optional package is needed; the text has the command that adds it."""
+
+
+class StorageFull(CailError):
+    """The disk took no more bytes; what was saved before is intact."""
+
+
+def listed(what: str, faults: Sequence[str]) -> str:
+    """All faults of one thing in one text: a single fault on the same line, several as a list."""
+    if len(faults) == 1:
+        return f"{what}: {faults[0]}"
+    return f"{what}: {len(faults)} faults\n" + "\n".join(f"  - {fault}" for fault in faults)

@@ -1,0 +1,110 @@
+"""What a task is: names, units, limits, environments to act in, and demonstrators of graded quality."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cail_core.errors import BadInput
+
+Array = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    """The fixed facts of a task. Actions are always in [-1, 1]; `action_scale` says what 1 means."""
+
+    name: str
+    text: str
+    robot_type: str
+    fps: int
+    max_steps: int
+    observation_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    action_scale: str = "1"
+    has_success: bool = False
+
+    @property
+    def observation_dim(self) -> int:
+        return len(self.observation_names)
+
+    @property
+    def action_dim(self) -> int:
+        return len(self.action_names)
+
+
+class Step(NamedTuple):
+    """One step of a batch of environments.
+
+    `next_observation` is the state the action led to, also at an episode's end; `observation` is the state to act on
+    next: the same one, or the first of a new episode where `terminated` (the task ended) or `truncated` (time limit).
+    """
+
+    observation: Array
+    next_observation: Array
+    reward: Array
+    terminated: Flags
+    truncated: Flags
+    success: Flags
+
+
+class BatchEnv(Protocol):
+    """`num_envs` environments stepped at once; an environment that ends starts its next episode by itself."""
+
+    num_envs: int
+
+    def reset(self, seed: int) -> Array:
+        """Start all episodes anew; the same seed gives the same episodes."""
+        ...
+
+    def step(self, action: Array) -> Step: ...
+
+    def close(self) -> None: ...
+
+
+Policy = Callable[[Array], Array]
+"""Maps one observation to one action in [-1, 1]."""
+
+
+@dataclass(frozen=True)
+class Demonstrator:
+    """A source of demonstrations: `start` draws one episode's habits and returns the policy for it."""
+
+    name: str
+    start: Callable[[np.random.Generator], Policy]
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A task by name: what it looks like, where to act in it, who demonstrates it."""
+
+    spec: TaskSpec
+
+    def make_env(self, num_envs: int) -> BatchEnv: ...
+
+    def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
+        """Named mixes of demonstrators with the share of the episodes that each gives."""
+        ...
+
+
+def task_names() -> list[str]:
+    """All installed tasks, of this package and of others that register under `cail.tasks`."""
+    return sorted({entry.name for entry in entry_points(group="cail.tasks")})
+
+
+def get_task(name: str, config_file: Path | None = None) -> Task:
+    """The task called `name`, with its installed settings or those of `config_file`."""
+    for entry in entry_points(group="cail.tasks"):
+        if entry.name == name:
+            task = entry.load()(config_file)
+            if not isinstance(task, Task):
+                raise BadInput(f"task '{name}' ({entry.value}) lacks spec, make_env or mixes: see cail_core.tasks.Task")
+            return task
+    raise BadInput(f"expected a task out of {', '.join(task_names())}, given '{name}'")

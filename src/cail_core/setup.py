@@ -1,0 +1,32 @@
+from setuptools import find_packages, setup
+
+package_name = "cail_core"
+
+setup(
+    name=package_name,
+    version="0.1.0",
+    packages=find_packages(exclude=["test"]),
+    package_data={package_name: ["py.typed"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
+        ("share/" + package_name, ["package.xml"]),
+    ],
+    install_requires=["setuptools"],
+    zip_safe=True,
+    maintainer="CAIL maintainers",
+    maintainer_email="maintainers@cail.example",
+    description="Confidence-aware imitation learning: demonstrations, tasks, learners, the cail command",
+    license="Apache-2.0",
+    tests_require=["pytest"],
+    # A literal: the root distribution reads it from here (see hatch_build.py).
+    entry_points={
+        "console_scripts": ["cail = cail_core.cli:main"],
+        "cail.commands": [
+            "demo = cail_core.commands.demo:register",
+            "demos = cail_core.commands.demos:register",
+            "bench = cail_core.commands.bench:register",
+            "doctor = cail_core.commands.doctor:register",
+        ],
+        "cail.tasks": ["pointmass = cail_core.tasks.pointmass:PointMass"],
+    },
+)

@@ -1,0 +1,36 @@
+from glob import glob
+
+from setuptools import find_packages, setup
+
+package_name = "cail_robot"
+
+
+def files(pattern: str) -> list[str]:
+    """The files of a pattern; an empty one is a broken checkout (launch/ and config/ are symbolic links)."""
+    found = sorted(glob(pattern))
+    if not found:
+        raise SystemExit(f"cail_robot: no file matches {pattern}; are the links launch and config in src/cail_robot whole?")
+    return found
+
+
+setup(
+    name=package_name,
+    version="0.1.0",
+    packages=find_packages(exclude=["test"]),
+    package_data={package_name: ["py.typed"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
+        ("share/" + package_name, ["package.xml"]),
+        ("share/" + package_name + "/launch", files("launch/*.launch.py")),
+        ("share/" + package_name + "/config", files("config/*.yaml")),
+    ],
+    install_requires=["setuptools"],
+    zip_safe=True,
+    maintainer="CAIL maintainers",
+    maintainer_email="maintainers@cail.example",
+    description="Arms on ROS 2 for confidence-aware imitation learning: contract, safety filter, UR5e, teleoperation",
+    license="Apache-2.0",
+    tests_require=["pytest"],
+    # A literal: the root distribution reads it from here (see hatch_build.py).
+    entry_points={"console_scripts": []},
+)

@@ -1,0 +1,1 @@
+"""Everything simulated: PyBullet worlds, scripted demonstrators, the UR control box, their node."""

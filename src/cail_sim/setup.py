@@ -1,0 +1,23 @@
+from setuptools import find_packages, setup
+
+package_name = "cail_sim"
+
+setup(
+    name=package_name,
+    version="0.1.0",
+    packages=find_packages(exclude=["test"]),
+    package_data={package_name: ["py.typed"]},
+    data_files=[
+        ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
+        ("share/" + package_name, ["package.xml"]),
+    ],
+    install_requires=["setuptools"],
+    zip_safe=True,
+    maintainer="CAIL maintainers",
+    maintainer_email="maintainers@cail.example",
+    description="Simulated arms and tasks for confidence-aware imitation learning",
+    license="Apache-2.0",
+    tests_require=["pytest"],
+    # A literal: the root distribution reads it from here (see hatch_build.py).
+    entry_points={"console_scripts": []},
+)
