@@ -11,7 +11,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -178,6 +178,21 @@ def demonstrator(folder: Path, spec: TaskSpec) -> Demonstrator:
         return runner
 
     return Demonstrator(folder.name, start)
+
+
+def load_demonstrators(folders: Sequence[Path], spec: TaskSpec) -> list[Demonstrator]:
+    """Demonstrators from saved policies; a folder may be a policy or hold policies (taken in the order of their names)."""
+    found: list[Path] = []
+    for folder in map(Path, folders):
+        inside = sorted(p.parent for p in folder.glob(f"*/{FILES[1]}"))
+        if (folder / FILES[1]).exists() or not inside:
+            inside = [folder]
+        found += inside
+    names = [folder.name for folder in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput(f"expected policies in folders of different names, given twice: {', '.join(twice)}")
+    return [demonstrator(folder, spec) for folder in found]
 
 
 def _sync_folder(folder: Path) -> None:

@@ -12,7 +12,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from cail_core.errors import BadInput, StorageFull
-from cail_core.policy import demonstrator, load_policy, save_policy, write_folder
+from cail_core.policy import demonstrator, load_demonstrators, load_policy, save_policy, write_folder
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks.base import TaskSpec
 
@@ -161,3 +161,14 @@ def test_saved_policy_demonstrates(folder: Path):
     assert source.name == "policy"
     action = source.start(np.random.default_rng(0))(np.zeros(3, dtype=np.float32))
     np.testing.assert_array_equal(action, load_policy(folder)(np.zeros(3, dtype=np.float32)))
+
+
+def test_demonstrators_come_from_policies_and_from_folders_of_policies(tmp_path: Path):
+    for name in "ba":
+        save_policy(tmp_path / "many" / name, make_actor(), SPEC, "sac", {})
+    assert [d.name for d in load_demonstrators([tmp_path / "many"], SPEC)] == ["a", "b"]
+    assert [d.name for d in load_demonstrators([tmp_path / "many" / "b"], SPEC)] == ["b"]
+    with pytest.raises(BadInput, match="given twice: b"):
+        load_demonstrators([tmp_path / "many", tmp_path / "many" / "b"], SPEC)
+    with pytest.raises(BadInput, match="expected a policy folder"):
+        load_demonstrators([tmp_path], SPEC)

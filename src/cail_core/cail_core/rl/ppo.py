@@ -30,7 +30,7 @@ class PPOConfig:
     num_envs: int = setting(50, "environments stepped together", low=1)
     entropy: float = setting(0.0, "weight of the entropy bonus", low=0.0)
     max_grad_norm: float = setting(10.0, "gradients are scaled down to this norm", low=0.0)
-    initial_log_std: float = setting(-2.0, "log σ before squashing, at the start; -1 learned slower on Reacher", low=-5.0, high=2.0)
+    initial_log_std: float = setting(-2.0, "log σ before squashing, at first; -1 learned slower on Reacher", low=-5.0, high=2.0)
     hidden: tuple[int, ...] = setting((64, 64), "sizes of the hidden layers of actor and critic")
     timelimit_is_terminal: bool = setting(False, "value 0 at a time limit, as the published code has it, in place of a bootstrap")
 
