@@ -110,8 +110,11 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Build a folder out of sight and put it at `path` in one step; after an error nothing is at `path`."""
-    if path.exists():
+    """Build a folder out of sight and put it at `path` in one step; after an error nothing is at `path`.
+
+    An empty folder may stand at `path` already.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise BadInput(f"expected a folder that does not exist yet, given {path}; choose another name or remove it first")
     with _workplace(path) as building:
         yield building

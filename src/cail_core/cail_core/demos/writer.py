@@ -50,15 +50,15 @@ class DemoWriter:
     def create(cls, root: Path, *, task: str, text: str, robot_type: str, fps: int, features: Features,
                about: dict[str, Any] | None = None) -> DemoWriter:
         """Make an empty dataset at `root`, which must not exist or be an empty folder."""
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise BadInput(f"expected a folder that does not exist yet, given {root}; choose another name or remove it first")
         if fps < 1:
             raise BadInput(f"expected a rate of at least 1 frame per second, given {fps}")
         info = layout.new_info(task, robot_type, fps, features)
         info["cail"].update(about or {})
-        durable.make_folder(root / "meta")
-        durable.write_bytes(root / layout.TASKS, layout.parquet_bytes(layout.tasks_table(text)))
-        durable.write_json(root / layout.INFO, info)
+        durable.make_folder(root.absolute().parent)
+        with durable.new_folder(root) as building:
+            durable.make_folder(building / "meta")
+            durable.write_bytes(building / layout.TASKS, layout.parquet_bytes(layout.tasks_table(text)))
+            durable.write_json(building / layout.INFO, info)
         return cls(root, _opened=True)
 
     @classmethod
