@@ -24,7 +24,6 @@ def fast_folder() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(dir=memory if roomy else None)
 
 
-
 def features(dtype: str = "float32", **options: bool) -> Features:
     return frame_features(("x", "y", "z"), ("vx", "vy"), dtype=dtype, **options)
 
@@ -32,8 +31,11 @@ def features(dtype: str = "float32", **options: bool) -> Features:
 def episode(length: int, seed: int, like: Features, *, truncated: bool = False, rank: int | None = None) -> Episode:
     rng = np.random.default_rng(seed)
     dtype = like[STATE].dtype
-    frames = {STATE: rng.normal(size=(length, 3)).astype(dtype), ACTION: rng.uniform(-1, 1, (length, 2)).astype(dtype),
-              **end_flags(length, truncated=truncated)}
+    frames = {
+        STATE: rng.normal(size=(length, 3)).astype(dtype),
+        ACTION: rng.uniform(-1, 1, (length, 2)).astype(dtype),
+        **end_flags(length, truncated=truncated),
+    }
     if REQUESTED in like:
         frames[REQUESTED] = rng.uniform(-1, 1, (length, 2)).astype(dtype)
     if REWARD in like:

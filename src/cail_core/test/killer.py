@@ -164,7 +164,7 @@ def main(name: str) -> int:
                 if Path(scratch, "start").exists():
                     shutil.copytree(Path(scratch, "start"), root)
 
-                def doomed(root: Path = root, report: Path = report, half: bool = half) -> None:
+                def doomed(root: Path = root, report: Path = report, half: bool = half, k: int = k) -> None:
                     die_at(k, half)
                     job.work(root, report)
 

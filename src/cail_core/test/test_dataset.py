@@ -24,12 +24,22 @@ from cail_core.errors import BadInput, DatasetError
 
 
 @settings(max_examples=25, deadline=None)
-@given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=40), dtype=st.sampled_from(["float32", "float64"]),
-       reward=st.booleans(), success=st.booleans(), requested=st.booleans(), reopen=st.integers(0, 60), seed=st.integers(0, 1000))
+@given(
+    lengths=st.lists(st.integers(1, 40), min_size=1, max_size=40),
+    dtype=st.sampled_from(["float32", "float64"]),
+    reward=st.booleans(),
+    success=st.booleans(),
+    requested=st.booleans(),
+    reopen=st.integers(0, 60),
+    seed=st.integers(0, 1000),
+)
 def test_what_goes_in_comes_out_for_any_episode_lengths(
-        lengths: list[int], dtype: str, reward: bool, success: bool, requested: bool, reopen: int, seed: int) -> None:
+    lengths: list[int], dtype: str, reward: bool, success: bool, requested: bool, reopen: int, seed: int
+) -> None:
     like = features(dtype, reward=reward, success=success, requested=requested)
-    episodes = [episode(n, seed + i, like, truncated=i % 2 == 0, rank=i + 1 if i % 5 == 0 else None) for i, n in enumerate(lengths)]
+    episodes = [
+        episode(n, seed + i, like, truncated=i % 2 == 0, rank=i + 1 if i % 5 == 0 else None) for i, n in enumerate(lengths)
+    ]
     with fast_folder() as folder:
         root = Path(folder, "demos")
         dataset = write(root, episodes[:reopen], like)
@@ -44,8 +54,10 @@ def test_what_goes_in_comes_out_for_any_episode_lengths(
 
 
 @settings(max_examples=25, deadline=None)
-@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=3, max_size=3),
-       text=st.text(min_size=1, max_size=20).filter(lambda t: t.isprintable()))
+@given(
+    values=st.lists(st.floats(allow_nan=False, allow_infinity=False, width=32), min_size=3, max_size=3),
+    text=st.text(min_size=1, max_size=20).filter(lambda t: t.isprintable()),
+)
 def test_extreme_numbers_and_names_survive(values: list[float], text: str) -> None:
     like = features()
     odd = episode(2, 0, like)
@@ -79,8 +91,18 @@ def test_layout_is_what_lerobot_v3_readers_expect(dataset: DemoDataset) -> None:
     assert info["total_frames"] == dataset.frames
     assert info["splits"] == {"train": "0:30"}
     assert isinstance(info["fps"], int)
-    for name in ("observation.state", "action", "next.reward", "next.done", "next.success", "timestamp", "frame_index",
-                 "episode_index", "index", "task_index"):
+    for name in (
+        "observation.state",
+        "action",
+        "next.reward",
+        "next.done",
+        "next.success",
+        "timestamp",
+        "frame_index",
+        "episode_index",
+        "index",
+        "task_index",
+    ):
         assert set(info["features"][name]) == {"dtype", "shape", "names"}, name
 
     data = pq.read_table(root / info["data_path"].format(chunk_index=0, file_index=0))
@@ -94,7 +116,13 @@ def test_layout_is_what_lerobot_v3_readers_expect(dataset: DemoDataset) -> None:
     assert rows.column("episode_index").to_pylist() == list(range(30))
     assert rows.column("dataset_to_index").to_pylist()[-1] == dataset.frames
     assert rows.column("tasks").to_pylist()[0] == ["Reach the goal."]
-    for name in ("data/chunk_index", "data/file_index", "meta/episodes/chunk_index", "stats/action/mean", "stats/next.reward/q99"):
+    for name in (
+        "data/chunk_index",
+        "data/file_index",
+        "meta/episodes/chunk_index",
+        "stats/action/mean",
+        "stats/next.reward/q99",
+    ):
         assert name in rows.column_names
 
     tasks = pq.read_table(root / "meta/tasks.parquet")
@@ -132,8 +160,12 @@ def test_wrong_episodes_are_refused_with_every_fault_and_nothing_is_written(data
     before = sorted(p for p in dataset.root.rglob("*"))
     with DemoWriter.open(dataset.root) as writer, pytest.raises(BadInput) as fault:
         writer.save_episode(bad)
-    for part in ("observation.state: 1 frame(s) are not finite, the first is frame 1", "action: expected 2", "next.reward: expected float32",
-                 "'splendid'"):
+    for part in (
+        "observation.state: 1 frame(s) are not finite, the first is frame 1",
+        "action: expected 2",
+        "next.reward: expected float32",
+        "'splendid'",
+    ):
         assert part in str(fault.value)
     assert sorted(p for p in dataset.root.rglob("*")) == before
     assert check(dataset.root) == []

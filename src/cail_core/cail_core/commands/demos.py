@@ -153,7 +153,9 @@ def _rank(args: argparse.Namespace) -> None:
         print(f"{args.dataset}: all ranks removed")
         return
     best_first = sorted(ranking, key=lambda e: ranking[e])
-    shown = " ".join(f"{'=' if i and ranking[e] == ranking[best_first[i - 1]] else '>' if i else ''}{e}" for i, e in enumerate(best_first))
+    shown = " ".join(
+        f"{'=' if i and ranking[e] == ranking[best_first[i - 1]] else '>' if i else ''}{e}" for i, e in enumerate(best_first)
+    )
     print(f"{args.dataset}: {len(ranking)} of {dataset.episodes} episodes ranked, best first: {shown}")
 
 
@@ -172,8 +174,10 @@ def _delete(args: argparse.Namespace) -> None:
             return
     delete(args.dataset, ids)
     left = dataset.episodes - len(ids)
-    print(f"{args.dataset}: {len(ids)} episodes deleted, {left} left"
-          + (f"; episodes after {ids[0]} have new numbers" if ids[0] < left else ""))
+    print(
+        f"{args.dataset}: {len(ids)} episodes deleted, {left} left"
+        + (f"; episodes after {ids[0]} have new numbers" if ids[0] < left else "")
+    )
 
 
 def _merge(args: argparse.Namespace) -> None:
@@ -208,9 +212,11 @@ def _print_info(dataset: DemoDataset, every: bool = False) -> None:
     rows = dataset.rows
     known = [row.undiscounted_return for row in rows if row.undiscounted_return is not None]
     ranked = sum(row.rank is not None for row in rows)
-    console().print(f"[bold]{dataset.root}[/]  task {dataset.task}, robot {dataset.info['robot_type']}, {dataset.info['fps']} Hz, "
-                    f"state {dataset.features['observation.state'].shape[0]}, action {dataset.features['action'].shape[0]}",
-                    highlight=False)
+    console().print(
+        f"[bold]{dataset.root}[/]  task {dataset.task}, robot {dataset.info['robot_type']}, {dataset.info['fps']} Hz, "
+        f"state {dataset.features['observation.state'].shape[0]}, action {dataset.features['action'].shape[0]}",
+        highlight=False,
+    )
     shown = table("demonstrator", "episodes", "frames", "return", "outcomes", "ranked")
     people = list(dict.fromkeys(row.demonstrator for row in rows))
     best_first = sorted(people, key=lambda who: -_mean([r.undiscounted_return for r in rows if r.demonstrator == who]))
@@ -220,16 +226,26 @@ def _print_info(dataset: DemoDataset, every: bool = False) -> None:
             shown.add_section()
         outcomes = {o: sum(r.outcome == o for r in mine) for o in dict.fromkeys(r.outcome for r in mine)}
         ranks = sorted(r.rank for r in mine if r.rank is not None)
-        shown.add_row("all" if who is None else who, str(len(mine)), str(sum(r.length for r in mine)),
-                      _spread([r.undiscounted_return for r in mine]), ", ".join(f"{n} {o}" for o, n in outcomes.items()),
-                      f"{ranked} of {len(rows)}" if who is None else " ".join(map(str, ranks)))
+        shown.add_row(
+            "all" if who is None else who,
+            str(len(mine)),
+            str(sum(r.length for r in mine)),
+            _spread([r.undiscounted_return for r in mine]),
+            ", ".join(f"{n} {o}" for o, n in outcomes.items()),
+            f"{ranked} of {len(rows)}" if who is None else " ".join(map(str, ranks)),
+        )
     console().print(shown)
     if every:
         listing = table("episode", "demonstrator", "frames", "return", "outcome", "rank")
         for row in rows:
-            listing.add_row(str(row.episode_index), row.demonstrator, str(row.length),
-                            "–" if row.undiscounted_return is None else f"{row.undiscounted_return:.2f}", row.outcome,
-                            "" if row.rank is None else str(row.rank))
+            listing.add_row(
+                str(row.episode_index),
+                row.demonstrator,
+                str(row.length),
+                "–" if row.undiscounted_return is None else f"{row.undiscounted_return:.2f}",
+                row.outcome,
+                "" if row.rank is None else str(row.rank),
+            )
         console().print(listing)
     if not known and rows:
         console().print("no rewards recorded: no returns")

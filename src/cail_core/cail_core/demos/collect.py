@@ -46,16 +46,21 @@ def roll_out(env: BatchEnv, demonstrator: Demonstrator, seed: tuple[int, int], *
         if step.terminated[0] or step.truncated[0]:
             break
     truncated = not bool(step.terminated[0])
-    frames: dict[str, Any] = {STATE: np.stack(states), ACTION: np.stack(actions), REWARD: np.array(rewards, dtype=np.float32),
-                              **end_flags(len(states), truncated=truncated)}
+    frames: dict[str, Any] = {
+        STATE: np.stack(states),
+        ACTION: np.stack(actions),
+        REWARD: np.array(rewards, dtype=np.float32),
+        **end_flags(len(states), truncated=truncated),
+    }
     if success:
         frames[SUCCESS] = np.array(successes, dtype=bool)
     outcome = outcome_of(bool(successes[-1]) if success else None, truncated)
     return Episode(frames, step.next_observation[0].copy(), demonstrator.name, outcome)
 
 
-def collect(task: Task, mix: str, episodes: int, seed: int, out: Path, *,
-            progress: Callable[[int], None] = lambda saved: None) -> DemoDataset:
+def collect(
+    task: Task, mix: str, episodes: int, seed: int, out: Path, *, progress: Callable[[int], None] = lambda saved: None
+) -> DemoDataset:
     """Fill the dataset at `out` up to `episodes`; each is durable once saved, and the same call goes on where one stopped."""
     spec, mixes = task.spec, task.mixes()
     if mix not in mixes:
@@ -67,16 +72,25 @@ def collect(task: Task, mix: str, episodes: int, seed: int, out: Path, *,
     if (out / layout.INFO).exists():
         known = DemoDataset(out)
         if known.task != spec.name or known.info["cail"].get("collect") != recipe:
-            raise BadInput(f"{out} exists and was not collected with --task {spec.name} --mix {mix} --episodes {episodes} "
-                           f"--seed {seed}; choose another --out")
+            raise BadInput(
+                f"{out} exists and was not collected with --task {spec.name} --mix {mix} --episodes {episodes} "
+                f"--seed {seed}; choose another --out"
+            )
         writer = DemoWriter.open(out)
     else:
-        writer = DemoWriter.create(out, task=spec.name, text=spec.text, robot_type=spec.robot_type, fps=spec.fps,
-                                   features=features, about={"collect": recipe})
+        writer = DemoWriter.create(
+            out,
+            task=spec.name,
+            text=spec.text,
+            robot_type=spec.robot_type,
+            fps=spec.fps,
+            features=features,
+            about={"collect": recipe},
+        )
     env = task.make_env(1)
     try:
         with writer:
-            for k, demonstrator in list(enumerate(schedule(mixes[mix], episodes)))[writer.episodes:]:
+            for k, demonstrator in list(enumerate(schedule(mixes[mix], episodes)))[writer.episodes :]:
                 writer.save_episode(roll_out(env, demonstrator, (seed, k), success=spec.has_success))
                 progress(writer.episodes)
     finally:
