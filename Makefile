@@ -72,6 +72,6 @@ PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.tx
 
 # Of pip's output: the big downloads and the last step as they happen; the end of it all if it failed.
 SHOW_PIP = { line[NR] = $$0 } \
-  /^ *Downloading .* [0-9.]+ [MG]B\)/ || /Building wheel .*started/ || /^Installing collected/ { \
+  /^ *Downloading .*[0-9][0-9](\.[0-9])? MB\)/ || /Building wheel .*started/ || /^Installing collected/ { \
     print "  " substr($$1 " " $$2 " " $$3 " " $$4 " " $$5, 1, 90); fflush() } \
   END { split(line[NR], end); if (end[4] != 0) for (i = NR > 25 ? NR - 25 : 1; i <= NR; i++) print line[i]; exit end[4] }

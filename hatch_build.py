@@ -46,7 +46,7 @@ class EntryPoints(MetadataHookInterface):
             for group, points in groups.items():
                 into = merged.setdefault(group, {})
                 if twice := into.keys() & points.keys():
-                    raise ValueError(f"src/{package}/setup.py: {', '.join(sorted(twice))} in {group} is another package's name too")
+                    raise ValueError(f"src/{package}/setup.py: another package has {', '.join(sorted(twice))} in {group} too")
                 into.update(points)
         metadata["scripts"] = merged.pop("console_scripts")
         metadata["entry-points"] = merged
