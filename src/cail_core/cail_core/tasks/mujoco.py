@@ -59,7 +59,7 @@ def load_mujoco() -> ModuleType:
     try:
         return importlib.import_module("mujoco")
     except ImportError as fault:
-        raise MissingDependency(f"the tasks reacher and ant need MuJoCo ({fault}): pip install 'cail[mujoco]'") from None
+        raise MissingDependency(f"the tasks reacher and ant need MuJoCo ({fault}): pip install -e '.[mujoco]' in cail's source folder") from None
 
 
 def asset(name: str) -> str:
@@ -68,7 +68,7 @@ def asset(name: str) -> str:
     places = found.submodule_search_locations if found else None
     path = Path(places[0], "envs", "mujoco", "assets", name) if places else None
     if path is None or not path.exists():
-        raise MissingDependency(f"Gymnasium's model file {name} was not found: pip install 'cail[mujoco]'")
+        raise MissingDependency(f"Gymnasium's model file {name} was not found: pip install -e '.[mujoco]' in cail's source folder")
     return str(path)
 
 
