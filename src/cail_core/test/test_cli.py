@@ -63,7 +63,7 @@ def test_collect_again_changes_nothing_and_another_recipe_is_refused(collected: 
     refused(
         ["demos", "collect", "--task", "pointmass", "--episodes", "25", "--seed", "4", "--out", str(collected)],
         capsys,
-        "was not collected with",
+        "was not collected with this",
         "choose another --out",
     )
 

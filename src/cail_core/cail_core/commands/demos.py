@@ -26,7 +26,9 @@ def register(commands: Any) -> None:
 
     p = action("collect", _collect, "let a task's demonstrators of graded quality demonstrate; goes on if it was cut off")
     p.add_argument("--task", required=True, help="for example pointmass")
-    p.add_argument("--mix", default="paper", help="which demonstrators, in which shares (default: paper)")
+    who = p.add_mutually_exclusive_group()
+    who.add_argument("--mix", default="paper", help="which demonstrators, in which shares (default: paper)")
+    who.add_argument("--policies", type=Path, nargs="+", metavar="P", help="saved policies as demonstrators, in equal shares")
     p.add_argument("--episodes", type=int, default=200, metavar="N", help="default: 200")
     p.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
     p.add_argument("--config", type=Path, metavar="FILE", help="settings of the task (default: the installed ones)")
@@ -80,13 +82,14 @@ def register(commands: Any) -> None:
 
 
 def _collect(args: argparse.Namespace) -> None:
-    from cail_core.demos.collect import collect
+    from cail_core.demos.collect import collect, mix_of, mix_of_policies
     from cail_core.progress import bar
     from cail_core.tasks import get_task
 
     task = get_task(args.task, args.config)
+    mix = mix_of_policies(task, args.policies) if args.policies else mix_of(task, args.mix)
     with bar(f"collecting {args.task}", args.episodes) as advance:
-        dataset = collect(task, args.mix, args.episodes, args.seed, args.out, progress=advance)
+        dataset = collect(task, mix, args.episodes, args.seed, args.out, progress=advance)
     _print_info(dataset)
     print(f"\nNext: cail demos rank {args.out} --by return --fraction 0.05")
 
