@@ -22,9 +22,12 @@ class Parser(argparse.ArgumentParser):
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="cail", description="Confidence-aware imitation learning: demonstrations of mixed quality in, "
-                                             "a confidence for every state-action pair and a policy out.",
-                    epilog="Start with `cail demo`. Each command has its own --help.")
+    parser = Parser(
+        prog="cail",
+        description="Confidence-aware imitation learning: demonstrations of mixed quality in, "
+        "a confidence for every state-action pair and a policy out.",
+        epilog="Start with `cail demo`. Each command has its own --help.",
+    )
     parser.add_argument("--version", action="version", version=f"cail {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for entry in sorted(entry_points(group="cail.commands"), key=lambda e: e.name):

@@ -32,8 +32,10 @@ def full_disk_is_said(path: Path) -> Iterator[None]:
     except OSError as fault:
         if fault.errno not in _FULL and "No space left" not in str(fault):  # HDF5 gives the reason as text only
             raise
-        raise StorageFull(f"the disk under {path} is full ({fault.strerror}); what was saved before is intact: "
-                          "free some space, or choose a folder on another disk") from None
+        raise StorageFull(
+            f"the disk under {path} is full ({fault.strerror}); what was saved before is intact: "
+            "free some space, or choose a folder on another disk"
+        ) from None
 
 
 def write_bytes(path: Path, data: bytes | memoryview) -> None:
@@ -45,7 +47,7 @@ def write_bytes(path: Path, data: bytes | memoryview) -> None:
             try:
                 rest = memoryview(data)
                 while rest:
-                    rest = rest[os.write(handle, rest):]
+                    rest = rest[os.write(handle, rest) :]
                 os.fsync(handle)
             finally:
                 os.close(handle)
@@ -110,8 +112,11 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Build a folder out of sight and put it at `path` in one step; after an error nothing is at `path`."""
-    if path.exists():
+    """Build a folder out of sight and put it at `path` in one step; after an error nothing is at `path`.
+
+    An empty folder may stand at `path` already.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise BadInput(f"expected a folder that does not exist yet, given {path}; choose another name or remove it first")
     with _workplace(path) as building:
         yield building

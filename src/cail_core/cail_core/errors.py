@@ -39,3 +39,8 @@ def listed(what: str, faults: Sequence[str]) -> str:
     if len(faults) > MOST_SHOWN:
         shown.append(f"  … and {len(faults) - MOST_SHOWN} more")
     return f"{what}: {len(faults)} faults\n" + "\n".join(shown)
+
+
+def how_to_add(extra: str) -> str:
+    """The command that installs an extra of this distribution."""
+    return f"in cail's source folder: pip install -c constraints.txt -e '.[{extra}]'"

@@ -37,7 +37,14 @@ def installed(package: str) -> str | None:
 
 def describe() -> dict[str, Any]:
     """Versions and machine, as a benchmark's record keeps them."""
-    return {"versions": {"python": platform.python_version(), **{p: v for p in VERSIONS if (v := installed(p))}},
-            "machine": {"cpu": cpu_model(), "cores": cores(), "memory_gib": round(memory_gib(), 1),
-                        "system": f"{platform.system()} {platform.release().split('-')[0]}", "load": round(os.getloadavg()[0], 1)},
-            "command": " ".join(["cail", *sys.argv[1:]])}
+    return {
+        "versions": {"python": platform.python_version(), **{p: v for p in VERSIONS if (v := installed(p))}},
+        "machine": {
+            "cpu": cpu_model(),
+            "cores": cores(),
+            "memory_gib": round(memory_gib(), 1),
+            "system": f"{platform.system()} {platform.release().split('-')[0]}",
+            "load": round(os.getloadavg()[0], 1),
+        },
+        "command": " ".join(["cail", *sys.argv[1:]]),
+    }

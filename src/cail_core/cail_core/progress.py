@@ -19,14 +19,26 @@ def table(*columns: str) -> Table:
     """An empty table: the first column text, numbers to the right."""
     made = Table(box=SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(columns):
-        made.add_column(name, justify="left" if i == 0 or name in ("outcomes", "outcome", "demonstrator", "ranked", "what for", "") else "right")
+        made.add_column(
+            name,
+            justify="left" if i == 0 or name in ("outcomes", "outcome", "demonstrator", "ranked", "what for", "") else "right",
+        )
     return made
 
 
 @contextmanager
 def bar(text: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr; call what it gives with the number done so far."""
+    """A progress bar on stderr; call what it gives with the number done so far. It shows from the first call on."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=False) as progress:
-        job = progress.add_task(text, total=total)
-        yield lambda done: progress.update(job, completed=done)
+    progress = Progress(*columns, console=console(stderr=True))
+    job = progress.add_task(text, total=total)
+
+    def advance(done: int) -> None:
+        progress.start()
+        progress.update(job, completed=done)
+
+    try:
+        yield advance
+    finally:
+        if progress.live.is_started:
+            progress.stop()

@@ -43,18 +43,33 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
     with tempfile.TemporaryDirectory(prefix="cail-bench-") as scratch:
         rng = np.random.default_rng(seed)
         written, plain = _write(Path(scratch), n, rng)
-        read = json.loads(subprocess.run([sys.executable, "-c", _READ, f"{scratch}/dataset"], check=True,
-                                         capture_output=True, text=True).stdout)
+        read = json.loads(
+            subprocess.run([sys.executable, "-c", _READ, f"{scratch}/dataset"], check=True, capture_output=True, text=True).stdout
+        )
         start = time.perf_counter()
         for i in range(n):
             np.load(f"{scratch}/plain/{i}.npy")
         plain_read = time.perf_counter() - start
-    row = {"episodes": n, "frames": n * FRAMES, "state": STATES, "action": ACTIONS, "seed": seed,
-           "write_s": round(written, 2), "write_ratio_to_npy": round(written / plain, 2), "open_s": round(read["open_s"], 3),
-           "read_s": round(read["read_s"], 2), "read_ratio_to_npy": round(read["read_s"] / plain_read, 2),
-           "peak_mib": round(read["peak_mib"]), "imports_mib": round(read["imports_mib"])}
+    row = {
+        "episodes": n,
+        "frames": n * FRAMES,
+        "state": STATES,
+        "action": ACTIONS,
+        "seed": seed,
+        "write_s": round(written, 2),
+        "write_ratio_to_npy": round(written / plain, 2),
+        "open_s": round(read["open_s"], 3),
+        "read_s": round(read["read_s"], 2),
+        "read_ratio_to_npy": round(read["read_s"] / plain_read, 2),
+        "peak_mib": round(read["peak_mib"]),
+        "imports_mib": round(read["imports_mib"]),
+    }
     shown = table("what", "value", "ratio to npy files")
-    shown.add_row(f"write {n} episodes × {FRAMES} frames × {STATES} numbers, each durable", f"{row['write_s']} s", str(row["write_ratio_to_npy"]))
+    shown.add_row(
+        f"write {n} episodes × {FRAMES} frames × {STATES} numbers, each durable",
+        f"{row['write_s']} s",
+        str(row["write_ratio_to_npy"]),
+    )
     shown.add_row("open", f"{row['open_s']} s", "")
     shown.add_row(f"read {row['frames']} transitions", f"{row['read_s']} s", str(row["read_ratio_to_npy"]))
     shown.add_row("peak memory of reading (of it imports)", f"{row['peak_mib']} MiB ({row['imports_mib']})", "")
@@ -67,14 +82,20 @@ def _write(scratch: Path, n: int, rng: np.random.Generator) -> tuple[float, floa
     features = frame_features(tuple(f"s{i}" for i in range(STATES)), tuple(f"a{i}" for i in range(ACTIONS)))
     (scratch / "plain").mkdir()
     ours = plain = 0.0
-    with (bar("writing", n) as advance,
-          DemoWriter.create(scratch / "dataset", task="bench", text="bench", robot_type="bench", fps=50, features=features) as writer):
+    with (
+        bar("writing", n) as advance,
+        DemoWriter.create(
+            scratch / "dataset", task="bench", text="bench", robot_type="bench", fps=50, features=features
+        ) as writer,
+    ):
         for i in range(n):
             frames: dict[str, Any] = {
                 STATE: rng.standard_normal((FRAMES, STATES), dtype=np.float32),
                 ACTION: rng.standard_normal((FRAMES, ACTIONS), dtype=np.float32),
                 REWARD: rng.standard_normal(FRAMES, dtype=np.float32),
-                SUCCESS: np.zeros(FRAMES, dtype=bool), **end_flags(FRAMES, truncated=True)}
+                SUCCESS: np.zeros(FRAMES, dtype=bool),
+                **end_flags(FRAMES, truncated=True),
+            }
             episode = Episode(frames, rng.standard_normal(STATES, dtype=np.float32))
             start = time.perf_counter()
             writer.save_episode(episode)

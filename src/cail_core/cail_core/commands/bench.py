@@ -12,8 +12,11 @@ TABLES = {"dataset": "writing, opening and reading demonstrations"}
 
 
 def register(commands: Any) -> None:
-    p = commands.add_parser("bench", help="measure, and keep the figures with what made them",
-                            epilog="tables: " + "; ".join(f"{name}: {text}" for name, text in TABLES.items()))
+    p = commands.add_parser(
+        "bench",
+        help="measure, and keep the figures with what made them",
+        epilog="tables: " + "; ".join(f"{name}: {text}" for name, text in TABLES.items()),
+    )
     p.add_argument("table", choices=TABLES, metavar="TABLE", help=", ".join(TABLES))
     p.add_argument("--budget", choices=("smoke", "short", "full"), default="short", help="default: short")
     p.add_argument("--seed", type=int, default=0)

@@ -26,7 +26,9 @@ def register(commands: Any) -> None:
 
     p = action("collect", _collect, "let a task's demonstrators of graded quality demonstrate; goes on if it was cut off")
     p.add_argument("--task", required=True, help="for example pointmass")
-    p.add_argument("--mix", default="paper", help="which demonstrators, in which shares (default: paper)")
+    who = p.add_mutually_exclusive_group()
+    who.add_argument("--mix", default="paper", help="which demonstrators, in which shares (default: paper)")
+    who.add_argument("--policies", type=Path, nargs="+", metavar="P", help="saved policies as demonstrators, in equal shares")
     p.add_argument("--episodes", type=int, default=200, metavar="N", help="default: 200")
     p.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
     p.add_argument("--config", type=Path, metavar="FILE", help="settings of the task (default: the installed ones)")
@@ -80,13 +82,14 @@ def register(commands: Any) -> None:
 
 
 def _collect(args: argparse.Namespace) -> None:
-    from cail_core.demos.collect import collect
+    from cail_core.demos.collect import collect, mix_of, mix_of_policies
     from cail_core.progress import bar
     from cail_core.tasks import get_task
 
     task = get_task(args.task, args.config)
+    mix = mix_of_policies(task, args.policies) if args.policies else mix_of(task, args.mix)
     with bar(f"collecting {args.task}", args.episodes) as advance:
-        dataset = collect(task, args.mix, args.episodes, args.seed, args.out, progress=advance)
+        dataset = collect(task, mix, args.episodes, args.seed, args.out, progress=advance)
     _print_info(dataset)
     print(f"\nNext: cail demos rank {args.out} --by return --fraction 0.05")
 
@@ -153,7 +156,9 @@ def _rank(args: argparse.Namespace) -> None:
         print(f"{args.dataset}: all ranks removed")
         return
     best_first = sorted(ranking, key=lambda e: ranking[e])
-    shown = " ".join(f"{'=' if i and ranking[e] == ranking[best_first[i - 1]] else '>' if i else ''}{e}" for i, e in enumerate(best_first))
+    shown = " ".join(
+        f"{'=' if i and ranking[e] == ranking[best_first[i - 1]] else '>' if i else ''}{e}" for i, e in enumerate(best_first)
+    )
     print(f"{args.dataset}: {len(ranking)} of {dataset.episodes} episodes ranked, best first: {shown}")
 
 
@@ -172,8 +177,10 @@ def _delete(args: argparse.Namespace) -> None:
             return
     delete(args.dataset, ids)
     left = dataset.episodes - len(ids)
-    print(f"{args.dataset}: {len(ids)} episodes deleted, {left} left"
-          + (f"; episodes after {ids[0]} have new numbers" if ids[0] < left else ""))
+    print(
+        f"{args.dataset}: {len(ids)} episodes deleted, {left} left"
+        + (f"; episodes after {ids[0]} have new numbers" if ids[0] < left else "")
+    )
 
 
 def _merge(args: argparse.Namespace) -> None:
@@ -208,9 +215,11 @@ def _print_info(dataset: DemoDataset, every: bool = False) -> None:
     rows = dataset.rows
     known = [row.undiscounted_return for row in rows if row.undiscounted_return is not None]
     ranked = sum(row.rank is not None for row in rows)
-    console().print(f"[bold]{dataset.root}[/]  task {dataset.task}, robot {dataset.info['robot_type']}, {dataset.info['fps']} Hz, "
-                    f"state {dataset.features['observation.state'].shape[0]}, action {dataset.features['action'].shape[0]}",
-                    highlight=False)
+    console().print(
+        f"[bold]{dataset.root}[/]  task {dataset.task}, robot {dataset.info['robot_type']}, {dataset.info['fps']} Hz, "
+        f"state {dataset.features['observation.state'].shape[0]}, action {dataset.features['action'].shape[0]}",
+        highlight=False,
+    )
     shown = table("demonstrator", "episodes", "frames", "return", "outcomes", "ranked")
     people = list(dict.fromkeys(row.demonstrator for row in rows))
     best_first = sorted(people, key=lambda who: -_mean([r.undiscounted_return for r in rows if r.demonstrator == who]))
@@ -220,16 +229,26 @@ def _print_info(dataset: DemoDataset, every: bool = False) -> None:
             shown.add_section()
         outcomes = {o: sum(r.outcome == o for r in mine) for o in dict.fromkeys(r.outcome for r in mine)}
         ranks = sorted(r.rank for r in mine if r.rank is not None)
-        shown.add_row("all" if who is None else who, str(len(mine)), str(sum(r.length for r in mine)),
-                      _spread([r.undiscounted_return for r in mine]), ", ".join(f"{n} {o}" for o, n in outcomes.items()),
-                      f"{ranked} of {len(rows)}" if who is None else " ".join(map(str, ranks)))
+        shown.add_row(
+            "all" if who is None else who,
+            str(len(mine)),
+            str(sum(r.length for r in mine)),
+            _spread([r.undiscounted_return for r in mine]),
+            ", ".join(f"{n} {o}" for o, n in outcomes.items()),
+            f"{ranked} of {len(rows)}" if who is None else " ".join(map(str, ranks)),
+        )
     console().print(shown)
     if every:
         listing = table("episode", "demonstrator", "frames", "return", "outcome", "rank")
         for row in rows:
-            listing.add_row(str(row.episode_index), row.demonstrator, str(row.length),
-                            "–" if row.undiscounted_return is None else f"{row.undiscounted_return:.2f}", row.outcome,
-                            "" if row.rank is None else str(row.rank))
+            listing.add_row(
+                str(row.episode_index),
+                row.demonstrator,
+                str(row.length),
+                "–" if row.undiscounted_return is None else f"{row.undiscounted_return:.2f}",
+                row.outcome,
+                "" if row.rank is None else str(row.rank),
+            )
         console().print(listing)
     if not known and rows:
         console().print("no rewards recorded: no returns")

@@ -42,7 +42,12 @@ PARTS = (
     Part("pybullet", "pybullet", "the simulated Panda and UR5e", "sim"),
     Part("rclpy", "ros-jazzy-rclpy", "ROS 2 nodes", "ros"),
     Part("geometry_msgs", "ros-jazzy-common-interfaces", "ROS 2 messages", "ros"),
-    Part("launch_ros", "launch_ros", "ros2 launch (else: cail up, cail record, cail deploy)", "a ROS 2 installation (Jazzy or newer)"),
+    Part(
+        "launch_ros",
+        "launch_ros",
+        "ros2 launch (else: cail up, cail record, cail deploy)",
+        "a ROS 2 installation (Jazzy or newer)",
+    ),
     Part("mcap", "mcap", "recordings", "ros"),
     Part("rtde_control", "ur-rtde", "the UR5e", "ur"),
     Part("scipy", "scipy", "p-values in benchmarks", "bench"),
@@ -59,15 +64,19 @@ def register(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> int:
     out = console()
-    out.print(f"[bold]cail {__version__}[/]  {machine.cpu_model()}, {machine.cores()} cores, {machine.memory_gib():.1f} GiB, "
-              f"Python {platform.python_version()}", highlight=False)
+    out.print(
+        f"[bold]cail {__version__}[/]  {machine.cpu_model()}, {machine.cores()} cores, {machine.memory_gib():.1f} GiB, "
+        f"Python {platform.python_version()}",
+        highlight=False,
+    )
     threads = ", ".join(f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ)
     out.print(f"threads: {threads or 'not capped (set OMP_NUM_THREADS where several processes train at once)'}", highlight=False)
     free = shutil.disk_usage(".").free / 2**30
     out.print(f"disk: {free:.1f} GiB free here", highlight=False)
 
     shown = table("part", "version", "what for", "")
-    broken, missing = [], []
+    broken: list[Part] = []
+    missing: list[Part] = []
     for part in PARTS:
         state, fault = _state(part)
         shown.add_row(part.package, state or "–", part.use, "" if state else (fault or "missing"))
@@ -75,11 +84,15 @@ def _run(args: argparse.Namespace) -> int:
             (broken if part.extra is None else missing).append(part)
     out.print(shown)
     for part in broken:
-        out.print(f"{part.package} belongs to every installation and does not work: pip install --force-reinstall {part.package}",
-                  highlight=False)
+        out.print(
+            f"{part.package} belongs to every installation and does not work: pip install --force-reinstall {part.package}",
+            highlight=False,
+        )
     for extra in dict.fromkeys(part.extra for part in missing):
         names = ", ".join(p.package for p in missing if p.extra == extra)
-        command = f"pip install -c constraints.txt -e '.\\[{extra}]' in cail's source folder" if extra and " " not in extra else extra
+        command = (
+            f"pip install -c constraints.txt -e '.\\[{extra}]' in cail's source folder" if extra and " " not in extra else extra
+        )
         out.print(f"to add {names}: {command}", highlight=False)
     if not missing and not broken:
         out.print("nothing is missing")
@@ -119,7 +132,9 @@ def _probe(out: Any) -> None:
     except ImportError:
         pass
     else:
-        net = torch.nn.Sequential(torch.nn.Linear(11, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 2))
+        net = torch.nn.Sequential(
+            torch.nn.Linear(11, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(), torch.nn.Linear(64, 2)
+        )
         x = torch.zeros(256, 11)
 
         def update() -> None:
@@ -136,7 +151,9 @@ def _probe(out: Any) -> None:
         shown.add_row("empty PyBullet ticks", f"{_rate(lambda: pybullet.stepSimulation(physicsClientId=client)):,.0f}")
         pybullet.disconnect(client)
     with tempfile.TemporaryDirectory(dir=".") as folder:
-        shown.add_row("durable 64 KiB files on this disk", f"{_rate(lambda: write_bytes(Path(folder, 'probe'), bytes(65536))):,.0f}")
+        shown.add_row(
+            "durable 64 KiB files on this disk", f"{_rate(lambda: write_bytes(Path(folder, 'probe'), bytes(65536))):,.0f}"
+        )
     out.print(shown)
 
 

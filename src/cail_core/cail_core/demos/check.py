@@ -29,7 +29,11 @@ def check(root: Path) -> list[str]:
     faults = _tables(dataset)
     schema = data_schema(dataset.features)
     for path, rows in dataset.files():
-        numbers = f"episodes {rows[0].episode_index} … {rows[-1].episode_index}" if len(rows) > 1 else f"episode {rows[0].episode_index}"
+        numbers = (
+            f"episodes {rows[0].episode_index} … {rows[-1].episode_index}"
+            if len(rows) > 1
+            else f"episode {rows[0].episode_index}"
+        )
         try:
             table = layout.read_parquet(path)
         except DatasetError as fault:
@@ -46,13 +50,16 @@ def check(root: Path) -> list[str]:
         index = table.column("index").to_numpy()
         episode = table.column("episode_index").to_numpy()
         if not np.array_equal(index, np.arange(rows[0].from_index, rows[-1].to_index)) or not np.array_equal(
-                episode, np.repeat([row.episode_index for row in rows], [row.length for row in rows])):
+            episode, np.repeat([row.episode_index for row in rows], [row.length for row in rows])
+        ):
             faults.append(f"{numbers}: {path.name}: index or episode_index do not follow the tables")
         for row, held in zip(rows, dataset.iterate([row.episode_index for row in rows]), strict=True):
             faults += [f"episode {row.episode_index}: {fault}" for fault in faults_of(held, dataset.features)]
             if row.undiscounted_return != held.undiscounted_return:
-                faults.append(f"episode {row.episode_index}: the table says return {row.undiscounted_return}, "
-                              f"its rewards sum to {held.undiscounted_return}")
+                faults.append(
+                    f"episode {row.episode_index}: the table says return {row.undiscounted_return}, "
+                    f"its rewards sum to {held.undiscounted_return}"
+                )
     return faults
 
 
@@ -79,7 +86,7 @@ def _tables(dataset: DemoDataset) -> list[str]:
         except (CailError, KeyError, TypeError, ValueError, AttributeError) as fault:
             faults.append(f"meta/stats.json: cannot be read ({fault})")
     try:
-        dataset.text
+        layout.read_parquet(dataset.root / layout.TASKS).column("__index_level_0__")
     except (CailError, KeyError, IndexError) as fault:
         faults.append(f"meta/tasks.parquet: cannot be read ({fault})")
     return faults

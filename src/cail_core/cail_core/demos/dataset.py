@@ -87,7 +87,7 @@ class DemoDataset:
             for name in names:
                 if name not in table.column_names:
                     raise DatasetError(f"{path}: lacks the column {name}; run `cail demos check {self.root}`")
-                made[name][at:at + n] = self.features[name].to_numpy(table.column(name))
+                made[name][at : at + n] = self.features[name].to_numpy(table.column(name))
             at += n
         return made
 

@@ -94,14 +94,22 @@ def split(root: Path, parts: dict[Path, Sequence[int]]) -> None:
 
 def _write_like(dataset: DemoDataset, folder: Path, episodes: Iterable[Episode]) -> None:
     about = {key: value for key, value in dataset.info["cail"].items() if key not in ("task", "collect")}
-    writer = DemoWriter.create(folder, task=dataset.task, text=dataset.text, robot_type=dataset.info["robot_type"],
-                               fps=dataset.info["fps"], features=dataset.features, about=about)
+    writer = DemoWriter.create(
+        folder,
+        task=dataset.task,
+        text=dataset.text,
+        robot_type=dataset.info["robot_type"],
+        fps=dataset.info["fps"],
+        features=dataset.features,
+        about=about,
+    )
     with writer:
         writer.save_all(episodes)
 
 
 def _link(root: Path, building: Path) -> None:
     """The same files under new names without copying their bytes; a file is replaced, never written into."""
+
     def link(source: str, target: str) -> str:
         try:
             Path(target).hardlink_to(source)
@@ -110,7 +118,9 @@ def _link(root: Path, building: Path) -> None:
         return target
 
     copy: Callable[[str, str], object] = link
-    shutil.copytree(root, building, copy_function=copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(f"*{durable.TEMPORARY}"))
+    shutil.copytree(
+        root, building, copy_function=copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(f"*{durable.TEMPORARY}")
+    )
 
 
 def parse_ids(given: Sequence[str]) -> list[int]:

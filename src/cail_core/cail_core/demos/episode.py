@@ -88,8 +88,10 @@ def faults_of(episode: Episode, features: Features) -> list[str]:
     state = features.get(STATE)
     if state is not None:
         if episode.final_state.shape != state.shape or episode.final_state.dtype != np.dtype(state.dtype):
-            faults.append(f"final state: expected {state.shape[0]} × {state.dtype}, "
-                          f"given {episode.final_state.shape} × {episode.final_state.dtype}")
+            faults.append(
+                f"final state: expected {state.shape[0]} × {state.dtype}, "
+                f"given {episode.final_state.shape} × {episode.final_state.dtype}"
+            )
         elif not np.isfinite(episode.final_state).all():
             faults.append("the final state is not finite")
     if not faults:

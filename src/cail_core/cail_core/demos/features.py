@@ -70,11 +70,20 @@ INDEX_FEATURES: dict[str, Feature] = {
 """The columns that LeRobot v3 expects beside the recorded ones."""
 
 
-def frame_features(observation_names: tuple[str, ...], action_names: tuple[str, ...], *, dtype: str = "float32",
-                   reward: bool = True, success: bool = True, requested: bool = False) -> dict[str, Feature]:
+def frame_features(
+    observation_names: tuple[str, ...],
+    action_names: tuple[str, ...],
+    *,
+    dtype: str = "float32",
+    reward: bool = True,
+    success: bool = True,
+    requested: bool = False,
+) -> dict[str, Feature]:
     """The features of a dataset of demonstrations, in the order in which they are stored."""
-    made = {STATE: Feature(dtype, (len(observation_names),), observation_names),
-            ACTION: Feature(dtype, (len(action_names),), action_names)}
+    made = {
+        STATE: Feature(dtype, (len(observation_names),), observation_names),
+        ACTION: Feature(dtype, (len(action_names),), action_names),
+    }
     if requested:
         made[REQUESTED] = Feature(dtype, (len(action_names),), action_names)
     if reward:
@@ -117,5 +126,6 @@ def data_schema(features: Features) -> pa.Schema:
         return value if feature.is_scalar else {"feature": value, "length": feature.shape[0], "_type": "List"}
 
     hub = {"info": {"features": {name: described(feature) for name, feature in every.items()}}}
-    return pa.schema([pa.field(name, feature.arrow_type()) for name, feature in every.items()],
-                     metadata={"huggingface": json.dumps(hub)})
+    return pa.schema(
+        [pa.field(name, feature.arrow_type()) for name, feature in every.items()], metadata={"huggingface": json.dumps(hub)}
+    )

@@ -38,8 +38,9 @@ def open_source(path: Path, episode_length: int | None = None) -> Source:
     raise BadInput(f"expected an .npz archive, a robomimic .hdf5, a Minari folder or a LeRobot v3 folder, given {path}")
 
 
-def import_demos(path: Path, out: Path, *, spec: TaskSpec | None = None, fps: int | None = None,
-                 episode_length: int | None = None) -> tuple[DemoDataset, list[str]]:
+def import_demos(
+    path: Path, out: Path, *, spec: TaskSpec | None = None, fps: int | None = None, episode_length: int | None = None
+) -> tuple[DemoDataset, list[str]]:
     """Write the demonstrations in `path` as a new dataset at `out`; it appears whole or not at all. Returns notes too."""
     source = open_source(path, episode_length)
     features = dict(source.features)
@@ -49,9 +50,13 @@ def import_demos(path: Path, out: Path, *, spec: TaskSpec | None = None, fps: in
         features[ACTION] = Feature(features[ACTION].dtype, features[ACTION].shape, spec.action_names)
     with durable.new_folder(out) as building:
         writer = DemoWriter.create(
-            building, task=spec.name if spec else source.task or "custom", text=spec.text if spec else source.text or path.stem,
+            building,
+            task=spec.name if spec else source.task or "custom",
+            text=spec.text if spec else source.text or path.stem,
             robot_type=spec.robot_type if spec else source.robot_type or "unknown",
-            fps=fps or (spec.fps if spec else source.fps) or 10, features=features)
+            fps=fps or (spec.fps if spec else source.fps) or 10,
+            features=features,
+        )
         with writer:
             writer.save_all(_named(source.episodes(), path))
         if writer.episodes == 0:

@@ -50,30 +50,59 @@ class EpisodeRow:
         return root / DATA_PATH.format(chunk_index=self.data_chunk, file_index=self.data_file)
 
 
-_ROW_COLUMNS = ["episode_index", "length", "data/chunk_index", "data/file_index", "dataset_from_index", "demonstrator",
-                "outcome", "return", "rank", "final_state"]
+_ROW_COLUMNS = [
+    "episode_index",
+    "length",
+    "data/chunk_index",
+    "data/file_index",
+    "dataset_from_index",
+    "demonstrator",
+    "outcome",
+    "return",
+    "rank",
+    "final_state",
+]
 
 
 def new_info(task: str, robot_type: str, fps: int, features: Features) -> dict[str, Any]:
-    return {"codebase_version": VERSION, "robot_type": robot_type, "total_episodes": 0, "total_frames": 0, "total_tasks": 1,
-            "chunks_size": FILES_PER_CHUNK, "data_files_size_in_mb": 100, "video_files_size_in_mb": 200, "fps": fps,
-            "splits": {}, "data_path": DATA_PATH, "video_path": None, "features": features_to_json(features),
-            "cail": {"task": task}}
+    return {
+        "codebase_version": VERSION,
+        "robot_type": robot_type,
+        "total_episodes": 0,
+        "total_frames": 0,
+        "total_tasks": 1,
+        "chunks_size": FILES_PER_CHUNK,
+        "data_files_size_in_mb": 100,
+        "video_files_size_in_mb": 200,
+        "fps": fps,
+        "splits": {},
+        "data_path": DATA_PATH,
+        "video_path": None,
+        "features": features_to_json(features),
+        "cail": {"task": task},
+    }
 
 
 def tasks_table(text: str) -> pa.Table:
     """`meta/tasks.parquet`: the text is the pandas index, as LeRobot reads it."""
     index = "__index_level_0__"
-    pandas = {"index_columns": [index], "column_indexes": [], "creator": {"library": "pyarrow", "version": pa.__version__},
-              "pandas_version": "2.2.0", "columns": [
-                  {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": None},
-                  {"name": None, "field_name": index, "pandas_type": "unicode", "numpy_type": "object", "metadata": None}]}
+    pandas = {
+        "index_columns": [index],
+        "column_indexes": [],
+        "creator": {"library": "pyarrow", "version": pa.__version__},
+        "pandas_version": "2.2.0",
+        "columns": [
+            {"name": "task_index", "field_name": "task_index", "pandas_type": "int64", "numpy_type": "int64", "metadata": None},
+            {"name": None, "field_name": index, "pandas_type": "unicode", "numpy_type": "object", "metadata": None},
+        ],
+    }
     table = pa.table({"task_index": pa.array([0], pa.int64()), index: pa.array([text], pa.string())})
     return table.replace_schema_metadata({"pandas": json.dumps(pandas)})
 
 
-def episodes_table(rows: Sequence[EpisodeRow], stats: Sequence[dict[str, FeatureStats]], place: tuple[int, int], text: str,
-                   features: Features) -> pa.Table:
+def episodes_table(
+    rows: Sequence[EpisodeRow], stats: Sequence[dict[str, FeatureStats]], place: tuple[int, int], text: str, features: Features
+) -> pa.Table:
     """The rows of one `meta/episodes` file, which lies at `place` = (chunk, file)."""
     n = len(rows)
     columns: dict[str, pa.Array] = {
@@ -106,11 +135,12 @@ def read_episodes(root: Path, features: Features) -> list[EpisodeRow]:
         table = read_parquet(path, _ROW_COLUMNS)
         missing = [name for name in _ROW_COLUMNS if name not in table.column_names]
         if missing:
-            raise DatasetError(f"{root}: its episodes lack {', '.join(missing)}; another tool wrote it: "
-                               "bring it in with `cail demos import`")
+            raise DatasetError(
+                f"{root}: its episodes lack {', '.join(missing)}; another tool wrote it: bring it in with `cail demos import`"
+            )
         final = features[STATE].to_numpy(table.column("final_state")).reshape(-1, *features[STATE].shape)
         plain = [table.column(name).to_pylist() for name in _ROW_COLUMNS[:-1]]
-        rows += [EpisodeRow(*values, final_state=state) for *values, state in zip(*plain, final, strict=True)]
+        rows += [EpisodeRow(*values) for values in zip(*plain, final, strict=True)]
     return sorted(rows, key=lambda row: row.episode_index)
 
 
@@ -119,8 +149,9 @@ def read_stats(root: Path, features: Features, path: Path) -> list[dict[str, Fea
     table = read_parquet(path)
     every = [*features, *INDEX_FEATURES]
     columns = {(f, name): table.column(f"stats/{f}/{name}").to_pylist() for f in every for name in NAMES}
-    return [{f: {name: np.asarray(columns[f, name][i], dtype=np.float64) for name in NAMES} for f in every}
-            for i in range(len(table))]
+    return [
+        {f: {name: np.asarray(columns[f, name][i], dtype=np.float64) for name in NAMES} for f in every} for i in range(len(table))
+    ]
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -155,5 +186,3 @@ def read_json(path: Path) -> Any:
         raise DatasetError(f"{path} is missing") from None
     except (ValueError, UnicodeDecodeError) as fault:
         raise DatasetError(f"{path}: not valid JSON ({fault})") from None
-
-

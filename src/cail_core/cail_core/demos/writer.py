@@ -38,6 +38,10 @@ class DemoWriter:
         if not _opened:
             raise TypeError("use DemoWriter.create or DemoWriter.open")
         self.root = root
+        self._rows: list[EpisodeRow] = []
+        self._open_rows: list[EpisodeRow] = []
+        self._open_stats: list[dict[str, FeatureStats]] = []
+        self._stats: dict[str, FeatureStats] = {}
         self._held = ExitStack()
         self._held.enter_context(durable.locked(root))
         try:
@@ -47,18 +51,27 @@ class DemoWriter:
             raise
 
     @classmethod
-    def create(cls, root: Path, *, task: str, text: str, robot_type: str, fps: int, features: Features,
-               about: dict[str, Any] | None = None) -> DemoWriter:
+    def create(
+        cls,
+        root: Path,
+        *,
+        task: str,
+        text: str,
+        robot_type: str,
+        fps: int,
+        features: Features,
+        about: dict[str, Any] | None = None,
+    ) -> DemoWriter:
         """Make an empty dataset at `root`, which must not exist or be an empty folder."""
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
-            raise BadInput(f"expected a folder that does not exist yet, given {root}; choose another name or remove it first")
         if fps < 1:
             raise BadInput(f"expected a rate of at least 1 frame per second, given {fps}")
         info = layout.new_info(task, robot_type, fps, features)
         info["cail"].update(about or {})
-        durable.make_folder(root / "meta")
-        durable.write_bytes(root / layout.TASKS, layout.parquet_bytes(layout.tasks_table(text)))
-        durable.write_json(root / layout.INFO, info)
+        durable.make_folder(root.absolute().parent)
+        with durable.new_folder(root) as building:
+            durable.make_folder(building / "meta")
+            durable.write_bytes(building / layout.TASKS, layout.parquet_bytes(layout.tasks_table(text)))
+            durable.write_json(building / layout.INFO, info)
         return cls(root, _opened=True)
 
     @classmethod
@@ -105,8 +118,16 @@ class DemoWriter:
             raise BadInput(listed("these demonstrations cannot be stored", faults))
         chunk, file = self._next_data_file
         columns = [self._columns(e, first + i, from_index) for i, (e, from_index) in enumerate(self._starts(episodes))]
-        records = [{"demonstrator": e.demonstrator, "outcome": e.outcome, "rank": e.rank, "length": e.length,
-                    "final_state": e.final_state.tolist()} for e in episodes]
+        records = [
+            {
+                "demonstrator": e.demonstrator,
+                "outcome": e.outcome,
+                "rank": e.rank,
+                "length": e.length,
+                "final_state": e.final_state.tolist(),
+            }
+            for e in episodes
+        ]
         self._write_data(chunk, file, columns, records)
         self._index(episodes, columns, chunk, file)
         return first
@@ -120,14 +141,26 @@ class DemoWriter:
     def _columns(self, episode: Episode, index: int, from_index: int) -> dict[str, NDArray[Any]]:
         n = episode.length
         frame = np.arange(n, dtype=np.int64)
-        return {**{name: episode.frames[name].reshape(-1) if f.is_scalar else episode.frames[name] for name, f in self.features.items()},
-                "timestamp": (frame / self.info["fps"]).astype(np.float32), "frame_index": frame,
-                "episode_index": np.full(n, index, np.int64), "index": from_index + frame, "task_index": np.zeros(n, np.int64)}
+        return {
+            **{
+                name: episode.frames[name].reshape(-1) if f.is_scalar else episode.frames[name]
+                for name, f in self.features.items()
+            },
+            "timestamp": (frame / self.info["fps"]).astype(np.float32),
+            "frame_index": frame,
+            "episode_index": np.full(n, index, np.int64),
+            "index": from_index + frame,
+            "task_index": np.zeros(n, np.int64),
+        }
 
-    def _write_data(self, chunk: int, file: int, columns: Sequence[dict[str, NDArray[Any]]], records: list[dict[str, Any]]) -> None:
+    def _write_data(
+        self, chunk: int, file: int, columns: Sequence[dict[str, NDArray[Any]]], records: list[dict[str, Any]]
+    ) -> None:
         schema = data_schema(self.features)
-        arrays = [feature.to_arrow(np.concatenate([c[name] for c in columns]))
-                  for name, feature in {**self.features, **INDEX_FEATURES}.items()]
+        arrays = [
+            feature.to_arrow(np.concatenate([c[name] for c in columns]))
+            for name, feature in {**self.features, **INDEX_FEATURES}.items()
+        ]
         schema = schema.with_metadata({**schema.metadata, layout.RECORDS: json.dumps(records)})
         path = self.root / layout.DATA_PATH.format(chunk_index=chunk, file_index=file)
         durable.make_folder(path.parent)
@@ -142,8 +175,18 @@ class DemoWriter:
                 self._write_open_rows()
                 self._open_rows, self._open_stats = [], []
                 self._meta_file += 1
-            row = EpisodeRow(first + i, episode.length, chunk, file, from_index, episode.demonstrator, episode.outcome,
-                             episode.undiscounted_return, episode.rank, episode.final_state)
+            row = EpisodeRow(
+                first + i,
+                episode.length,
+                chunk,
+                file,
+                from_index,
+                episode.demonstrator,
+                episode.outcome,
+                episode.undiscounted_return,
+                episode.rank,
+                episode.final_state,
+            )
             self._rows.append(row)
             self._open_rows.append(row)
             self._open_stats.append(stats)
@@ -160,8 +203,11 @@ class DemoWriter:
 
     def _write_totals(self) -> None:
         durable.write_json(self.root / layout.STATS, stats_to_json(self._stats))
-        self.info.update(total_episodes=self.episodes, total_frames=self._rows[-1].to_index if self._rows else 0,
-                         splits={"train": f"0:{self.episodes}"} if self._rows else {})
+        self.info.update(
+            total_episodes=self.episodes,
+            total_frames=self._rows[-1].to_index if self._rows else 0,
+            splits={"train": f"0:{self.episodes}"} if self._rows else {},
+        )
         durable.write_json(self.root / layout.INFO, self.info)
 
     @property
@@ -173,21 +219,21 @@ class DemoWriter:
     def _load(self) -> None:
         self.info: dict[str, Any] = layout.read_json(self.root / layout.INFO)
         if self.info.get("codebase_version") != layout.VERSION or "cail" not in self.info:
-            raise DatasetError(f"{self.root}: expected a dataset that cail wrote ({layout.VERSION}), "
-                               f"given {self.info.get('codebase_version')}; bring it in with `cail demos import`")
+            raise DatasetError(
+                f"{self.root}: expected a dataset that cail wrote ({layout.VERSION}), "
+                f"given {self.info.get('codebase_version')}; bring it in with `cail demos import`"
+            )
         self.features = features_from_json(self.info["features"])
         self._text = str(layout.read_parquet(self.root / layout.TASKS).column("__index_level_0__")[0].as_py())
         durable.remove_leftovers(self.root)
         self._rows = layout.read_episodes(self.root, self.features)
         meta_files = sorted((self.root / "meta" / "episodes").glob("chunk-*/file-*.parquet"))
         self._meta_file = max(len(meta_files) - 1, 0)
-        self._open_stats: list[dict[str, FeatureStats]] = []
-        self._stats: dict[str, FeatureStats] = {}
         for path in meta_files:
             self._open_stats = layout.read_stats(self.root, self.features, path)
             if len(self._rows) != self.info["total_episodes"]:  # a save was cut off before the totals
                 self._add_stats(self._open_stats)
-        self._open_rows = self._rows[len(self._rows) - len(self._open_stats):]
+        self._open_rows = self._rows[len(self._rows) - len(self._open_stats) :]
         if self._rows and not self._stats:
             self._stats = stats_from_json(layout.read_json(self.root / layout.STATS))
         self._complete_interrupted_save()
@@ -214,8 +260,15 @@ class DemoWriter:
         for record in records:
             part = table.slice(at, record["length"])
             frames = {name: f.to_numpy(part.column(name)) for name, f in self.features.items()}
-            episodes.append(Episode(frames, np.asarray(record["final_state"], dtype=dtype), record["demonstrator"],
-                                    record["outcome"], record["rank"]))
+            episodes.append(
+                Episode(
+                    frames,
+                    np.asarray(record["final_state"], dtype=dtype),
+                    record["demonstrator"],
+                    record["outcome"],
+                    record["rank"],
+                )
+            )
             at += record["length"]
         return episodes
 

@@ -36,9 +36,13 @@ def opened(path: Path) -> Iterator[Any]:
 
 @contextmanager
 def created(path: Path) -> Iterator[Any]:
-    """A new file that appears whole or not at all."""
-    with durable.new_file(path) as temporary, h5py.File(temporary, "w") as file:
-        yield file
+    """A new file that appears whole or not at all. It is built in memory: HDF5 crashes where the disk fills up under it."""
+    with durable.new_file(path) as temporary:
+        with h5py.File(path.name, "w", driver="core", backing_store=False) as file:
+            yield file
+            file.flush()
+            image = file.id.get_file_image()
+        temporary.write_bytes(image)
 
 
 def observation(node: Any, name: str) -> tuple[NDArray[Any], list[str] | None]:
@@ -64,8 +68,13 @@ def episode(group: Any, name: str, states: NDArray[Any], final: NDArray[Any], *,
     if OTHERS in group:
         frames.update({feature: group[OTHERS][feature][()] for feature in group[OTHERS]})
     facts = group.attrs
-    return Episode(frames, final, str(facts.get("demonstrator", "unknown")), str(facts.get("outcome", "unknown")),
-                   int(facts.get("rank", 0)) or None)
+    return Episode(
+        frames,
+        final,
+        str(facts.get("demonstrator", "unknown")),
+        str(facts.get("outcome", "unknown")),
+        int(facts.get("rank", 0)) or None,
+    )
 
 
 def put_episode(group: Any, episode: Episode, others: list[str]) -> None:

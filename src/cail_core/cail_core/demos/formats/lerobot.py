@@ -25,14 +25,21 @@ _ROWS = ["episode_index", "length", "data/chunk_index", "data/file_index", "data
 def read(root: Path) -> Source:
     info = layout.read_json(root / layout.INFO)
     if info.get("codebase_version") != layout.VERSION:
-        raise BadInput(f"{root}: expected the LeRobot dataset version {layout.VERSION}, given {info.get('codebase_version')}; "
-                       "convert it with LeRobot first")
+        raise BadInput(
+            f"{root}: expected the LeRobot dataset version {layout.VERSION}, given {info.get('codebase_version')}; "
+            "convert it with LeRobot first"
+        )
     if "cail" in info:
         dataset = DemoDataset(root)
         return Source(dataset.features, dataset.iterate, dataset.task, dataset.text, info["robot_type"], info["fps"])
     described = info.get("features", {})
-    numbers = {name: f for name, f in described.items() if f.get("dtype") in ("float32", "float64", "int64", "int32", "bool")
-               and len(f.get("shape", [])) == 1 and name not in INDEX_FEATURES}
+    numbers = {
+        name: f
+        for name, f in described.items()
+        if f.get("dtype") in ("float32", "float64", "int64", "int32", "bool")
+        and len(f.get("shape", [])) == 1
+        and name not in INDEX_FEATURES
+    }
     for needed in (STATE, ACTION):
         if needed not in numbers:
             raise BadInput(f"{root}: expected the feature {needed}, given {', '.join(described) or 'none'}")
@@ -41,8 +48,14 @@ def read(root: Path) -> Source:
     notes = ["the last frame of each episode serves as its final state; its action is dropped"]
     if left:
         notes.append(f"left behind: {', '.join(left)}")
-    return Source(features, lambda: _episodes(root, info, features), text=_text(root), robot_type=info.get("robot_type"),
-                  fps=info.get("fps"), notes=notes)
+    return Source(
+        features,
+        lambda: _episodes(root, info, features),
+        text=_text(root),
+        robot_type=info.get("robot_type"),
+        fps=info.get("fps"),
+        notes=notes,
+    )
 
 
 def _episodes(root: Path, info: dict[str, Any], features: dict[str, Feature]) -> Iterator[Episode]:

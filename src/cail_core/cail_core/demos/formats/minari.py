@@ -74,11 +74,20 @@ def write(dataset: DemoDataset, path: Path) -> None:
                 hdf5.put_episode(group, episode, others)
                 if REWARD not in episode.frames:
                     group["rewards"] = np.zeros(episode.length)  # Minari has no episodes without rewards
-        durable.write_json(data / METADATA, {
-            "total_episodes": dataset.episodes, "total_steps": dataset.frames, "data_format": "hdf5",
-            "observation_space": _box(dataset.features[STATE], np.inf), "action_space": _box(dataset.features[ACTION], np.inf),
-            "dataset_id": f"cail/{dataset.task}-v0", "minari_version": _VERSION, "description": dataset.text,
-            "cail": passport(dataset)})
+        durable.write_json(
+            data / METADATA,
+            {
+                "total_episodes": dataset.episodes,
+                "total_steps": dataset.frames,
+                "data_format": "hdf5",
+                "observation_space": _box(dataset.features[STATE], np.inf),
+                "action_space": _box(dataset.features[ACTION], np.inf),
+                "dataset_id": f"cail/{dataset.task}-v0",
+                "minari_version": _VERSION,
+                "description": dataset.text,
+                "cail": passport(dataset),
+            },
+        )
 
 
 def _box(feature: Feature, bound: float) -> str:

@@ -19,7 +19,16 @@ from cail_core import durable
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import Episode, end_flags
 from cail_core.demos.features import ACTION, DONE, REWARD, STATE, TRUNCATED
-from cail_core.demos.formats.source import STANDARD, Source, as_scalars, as_vectors, from_passport, passport, plain_features, record
+from cail_core.demos.formats.source import (
+    STANDARD,
+    Source,
+    as_scalars,
+    as_vectors,
+    from_passport,
+    passport,
+    plain_features,
+    record,
+)
 from cail_core.errors import BadInput, listed
 
 _NEEDED = ("states", "actions", "dones", "next_states")
@@ -49,7 +58,13 @@ def read(path: Path, episode_length: int | None = None) -> Source:
     timeouts = checked("timeouts", scalar=True) > 0 if "timeouts" in arrays else None
     if not faults and states.shape != successors.shape:
         faults.append(f"next_states: expected the shape of states {states.shape}, given {successors.shape}")
-    for name, values in (("states", states), ("actions", actions), ("next_states", successors), ("rewards", rewards), ("dones", dones)):
+    for name, values in (
+        ("states", states),
+        ("actions", actions),
+        ("next_states", successors),
+        ("rewards", rewards),
+        ("dones", dones),
+    ):
         if values is not None and not np.isfinite(values).all():
             rows = np.unique(np.nonzero(~np.isfinite(values))[0])
             faults.append(f"{name}: {len(rows)} row(s) are not finite, the first is row {rows[0]}")
@@ -98,13 +113,19 @@ def write(dataset: DemoDataset, path: Path) -> None:
     for row in dataset.rows:
         successors[row.to_index - 1] = row.final_state
     facts = {"passport": passport(dataset), "others": others, "episodes": [record(e) for e in dataset.rows]}
-    arrays = {"states": found[STATE], "actions": found[ACTION], "dones": found[DONE] & ~found[TRUNCATED],
-              "timeouts": found[TRUNCATED], "next_states": successors, "cail": np.array(json.dumps(facts)),
-              **{name: found[name] for name in others}}
+    arrays = {
+        "states": found[STATE],
+        "actions": found[ACTION],
+        "dones": found[DONE] & ~found[TRUNCATED],
+        "timeouts": found[TRUNCATED],
+        "next_states": successors,
+        "cail": np.array(json.dumps(facts)),
+        **{name: found[name] for name in others},
+    }
     if REWARD in found:
         arrays["rewards"] = found[REWARD]
     with durable.new_file(path) as temporary, open(temporary, "wb") as handle:
-        np.savez(handle, **arrays)  # type: ignore[arg-type]
+        np.savez(handle, **arrays)
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
@@ -117,8 +138,13 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
         raise BadInput(f"{path}: empty, cut short or not a NumPy archive ({str(fault).splitlines()[0]})") from None
 
 
-def _ends(states: NDArray[Any], successors: NDArray[Any], dones: NDArray[np.bool_], timeouts: NDArray[np.bool_] | None,
-          episode_length: int | None) -> NDArray[np.int64]:
+def _ends(
+    states: NDArray[Any],
+    successors: NDArray[Any],
+    dones: NDArray[np.bool_],
+    timeouts: NDArray[np.bool_] | None,
+    episode_length: int | None,
+) -> NDArray[np.int64]:
     """The row of each episode's last transition."""
     if episode_length is not None:
         if episode_length < 1:
@@ -138,16 +164,21 @@ def _ends(states: NDArray[Any], successors: NDArray[Any], dones: NDArray[np.bool
     return np.flatnonzero(end)
 
 
-def _notes(states: NDArray[Any], successors: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64],
-           episode_length: int | None) -> list[str]:
+def _notes(
+    states: NDArray[Any], successors: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64], episode_length: int | None
+) -> list[str]:
     notes = []
     carried = int((states[starts[1:]] == successors[ends[:-1]]).all(axis=1).sum())
     if carried:
-        notes.append(f"{carried} of {len(starts)} episodes begin in the last state of the one before: "
-                     "the recorder kept the old state after a reset, so their first state is not the true one")
+        notes.append(
+            f"{carried} of {len(starts)} episodes begin in the last state of the one before: "
+            "the recorder kept the old state after a reset, so their first state is not the true one"
+        )
     if episode_length is not None:
         inner = np.setdiff1d(np.arange(len(states) - 1), ends)
         broken = int((successors[inner] != states[inner + 1]).any(axis=1).sum())
         if broken:
-            notes.append(f"{broken} transitions inside episodes do not lead to the next state in the file; the next state is kept")
+            notes.append(
+                f"{broken} transitions inside episodes do not lead to the next state in the file; the next state is kept"
+            )
     return notes

@@ -46,9 +46,18 @@ def read(path: Path) -> Source:
 
     if ours is not None:
         return from_passport(ours, episodes)
-    notes = ["no next_obs in the file: the last observation of each demonstration serves as its final state"] if without_successor else []
-    return Source(plain_features(first.frames[STATE], first.frames["action"], first.frames.get(REWARD), names), episodes,
-                  text=environment.get("lang") or environment.get("env_name"), robot_type=environment.get("env_name"), notes=notes)
+    notes = (
+        ["no next_obs in the file: the last observation of each demonstration serves as its final state"]
+        if without_successor
+        else []
+    )
+    return Source(
+        plain_features(first.frames[STATE], first.frames["action"], first.frames.get(REWARD), names),
+        episodes,
+        text=environment.get("lang") or environment.get("env_name"),
+        robot_type=environment.get("env_name"),
+        notes=notes,
+    )
 
 
 def write(dataset: DemoDataset, path: Path) -> None:
@@ -93,8 +102,11 @@ def _episode(group: Any, name: str) -> tuple[Episode, list[str] | None]:
 def _operators(file: Any) -> dict[str, str]:
     """demo -> the smallest mask that names a group of people, not a training split."""
     found: dict[str, str] = {}
-    masks = {name: [m.decode() for m in file["mask"][name][()]] for name in file.get("mask", {})
-             if not any(word in name for word in ("train", "valid", "percent"))}
+    masks = {
+        name: [m.decode() for m in file["mask"][name][()]]
+        for name in file.get("mask", {})
+        if not any(word in name for word in ("train", "valid", "percent"))
+    }
     for name, members in sorted(masks.items(), key=lambda item: -len(item[1])):
         found.update(dict.fromkeys(members, name))
     return found

@@ -45,8 +45,15 @@ class Source:
 
 def passport(dataset: DemoDataset) -> str:
     """What the other formats have no place for, as JSON: read back by `from_passport`."""
-    return json.dumps({"task": dataset.task, "text": dataset.text, "robot_type": dataset.info["robot_type"],
-                       "fps": dataset.info["fps"], "features": features_to_json(dataset.features)})
+    return json.dumps(
+        {
+            "task": dataset.task,
+            "text": dataset.text,
+            "robot_type": dataset.info["robot_type"],
+            "fps": dataset.info["fps"],
+            "features": features_to_json(dataset.features),
+        }
+    )
 
 
 def from_passport(text: str | bytes, episodes: Callable[[], Iterator[Episode]]) -> Source:
@@ -87,14 +94,22 @@ def as_scalars(name: str, values: NDArray[Any], length: int) -> NDArray[Any]:
     return vectors[:, 0]
 
 
-def plain_features(state: NDArray[Any], action: NDArray[Any], reward: NDArray[Any] | None, state_names: Sequence[str] | None = None,
-                   action_names: Sequence[str] | None = None) -> dict[str, Feature]:
+def plain_features(
+    state: NDArray[Any],
+    action: NDArray[Any],
+    reward: NDArray[Any] | None,
+    state_names: Sequence[str] | None = None,
+    action_names: Sequence[str] | None = None,
+) -> dict[str, Feature]:
     """The features of an import from the arrays of its first episode."""
+
     def names(given: Sequence[str] | None, prefix: str, n: int) -> tuple[str, ...]:
         return tuple(given) if given is not None and len(given) == n else tuple(f"{prefix}_{i}" for i in range(n))
 
-    made = {STATE: Feature(str(state.dtype), (state.shape[1],), names(state_names, "state", state.shape[1])),
-            ACTION: Feature(str(action.dtype), (action.shape[1],), names(action_names, "action", action.shape[1]))}
+    made = {
+        STATE: Feature(str(state.dtype), (state.shape[1],), names(state_names, "state", state.shape[1])),
+        ACTION: Feature(str(action.dtype), (action.shape[1],), names(action_names, "action", action.shape[1])),
+    }
     if reward is not None:
         made[REWARD] = Feature(str(reward.dtype), (1,))
     made[DONE] = made[TRUNCATED] = Feature("bool", (1,))

@@ -1,0 +1,33 @@
+"""`cail eval`: how good a saved policy is on a task."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cail_core.evaluation import describe, evaluate, plot
+from cail_core.policy import load_policy
+from cail_core.tasks import get_task
+
+
+def register(subparsers: Any) -> None:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "eval", help="evaluate a policy", description="Let a policy play episodes of its own and print return and success.")
+    parser.add_argument("--policy", type=Path, required=True, help="policy folder, for instance RUN/policy")
+    parser.add_argument("--task", help="default: the task that the policy was trained for")
+    parser.add_argument("--episodes", type=int, default=100, help="default: 100")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same episodes; default: 0")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw the distribution of the returns")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    policy = load_policy(args.policy)
+    task = get_task(args.task or policy.card.task)
+    policy.check(task.spec)
+    result = evaluate(task, policy, args.episodes, args.seed)
+    print(describe(result, task.spec.has_success))
+    if args.plot is not None:
+        plot(result, f"{policy.card.method} on {task.spec.name}", args.plot)
+    return 0

@@ -1,0 +1,269 @@
+"""A policy as a folder: `policy.safetensors`, `policy.json`, `README.md`. Loading and acting need NumPy only, never a pickle.
+
+The network is an MLP on (observation − mean) / scale whose output goes through tanh: actions in [-1, 1].
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from cail_core.errors import BadInput, StorageFull, listed
+from cail_core.tasks.base import Array, Demonstrator, Policy, TaskSpec
+
+if TYPE_CHECKING:
+    from cail_core.rl.networks import TanhGaussianActor
+
+FORMAT = "cail-policy"
+FORMAT_VERSION = 1
+FILES = ("policy.safetensors", "policy.json", "README.md")
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0, dtype=np.float32)}
+
+
+@dataclass(frozen=True)
+class PolicyCard:
+    """The content of `policy.json`: what the policy is for, how its numbers are meant and where it comes from."""
+
+    task: str
+    method: str
+    observation_names: list[str]
+    action_names: list[str]
+    action_scale: str
+    fps: int
+    activation: str = "tanh"
+    limits: dict[str, float] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    format: str = FORMAT
+    format_version: int = FORMAT_VERSION
+
+
+class PolicyRunner:
+    """A loaded policy: call it with one observation [d] or a batch [n, d]."""
+
+    def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> None:
+        self.card = card
+        self._activation = ACTIVATIONS[card.activation]
+        self._mean, self._scale = (weights[name].astype(np.float32) for name in ("observation_mean", "observation_scale"))
+        depth = sum(name.endswith(".weight") for name in weights)
+        self._layers = [
+            (np.ascontiguousarray(weights[f"layer{i}.weight"].T, dtype=np.float32), weights[f"layer{i}.bias"].astype(np.float32))
+            for i in range(depth)
+        ]
+
+    def __call__(self, observation: Array) -> Array:
+        x = np.asarray(observation, dtype=np.float32)
+        if x.shape[-1] != len(self._mean):
+            raise BadInput(f"the policy for '{self.card.task}' expects {len(self._mean)} observations, given {x.shape[-1]}")
+        x = (x - self._mean) / self._scale
+        for weight, bias in self._layers[:-1]:
+            x = self._activation(x @ weight + bias)
+        weight, bias = self._layers[-1]
+        action: Array = np.tanh(x @ weight + bias)
+        return action
+
+    def check(self, spec: TaskSpec) -> None:
+        """Refuse a task whose observations or actions are not the ones that the policy was trained on."""
+        faults = [
+            f"its {what} are {', '.join(trained)}; the task '{spec.name}' has {', '.join(given)}"
+            for what, trained, given in (
+                ("observations", self.card.observation_names, spec.observation_names),
+                ("actions", self.card.action_names, spec.action_names),
+            )
+            if list(trained) != list(given)
+        ]
+        if self.card.action_scale != spec.action_scale:
+            faults.append(f"its action of 1 means {self.card.action_scale}; in the task '{spec.name}' {spec.action_scale}")
+        if faults:
+            raise BadInput(listed(f"the policy was trained for the task '{self.card.task}' and does not fit", faults))
+
+
+def load_policy(folder: Path) -> PolicyRunner:
+    """The policy in `folder`; everything that is wrong with it is listed in one BadInput."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise BadInput(f"{folder}: expected a policy folder with {', '.join(FILES[:2])}, " + (
+            "found a file" if folder.exists() else "found nothing; `cail train` writes one into RUN/policy"))
+    missing = [name for name in FILES[:2] if not (folder / name).is_file()]
+    if missing:
+        raise BadInput(f"{folder}: expected a policy folder, but {' and '.join(missing)} is missing")
+    card = _read_card(folder / "policy.json")
+    try:
+        weights = load_file(folder / "policy.safetensors")
+    except (SafetensorError, OSError, ValueError) as fault:
+        raise BadInput(f"{folder / 'policy.safetensors'}: not a safetensors file or damaged: {fault}") from None
+    faults = _weight_faults(card, weights)
+    if faults:
+        raise BadInput(listed(str(folder / "policy.safetensors"), faults))
+    return PolicyRunner(card, weights)
+
+
+def save_policy(
+    folder: Path,
+    actor: TanhGaussianActor,
+    spec: TaskSpec,
+    method: str,
+    provenance: Mapping[str, Any],
+    *,
+    limits: Mapping[str, float] | None = None,
+    card_text: str = "",
+) -> PolicyCard:
+    """Write the deterministic policy of `actor` into `folder`, all of it or nothing; an older policy there is replaced.
+
+    `provenance` (JSON values) says what made it: data, seed, steps, command. `limits` are the speeds and accelerations that
+    it was trained for. `card_text` is Markdown for the card, for instance the demonstrations that it trusted.
+    """
+    weights, activation = _arrays(actor)
+    card = PolicyCard(
+        task=spec.name, method=method, observation_names=list(spec.observation_names), action_names=list(spec.action_names),
+        action_scale=spec.action_scale, fps=spec.fps, activation=activation, limits=dict(limits or {}),
+        provenance=dict(provenance), versions=_versions(),
+    )
+    content = (save(weights), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
+               _readme(card, spec, card_text).encode())
+    write_folder(Path(folder), dict(zip(FILES, content, strict=True)))
+    return card
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write `files` into a new folder beside `folder`, flush it to the disk, then rename: no reader sees half of it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    if folder.exists() and (not folder.is_dir() or any(p.name not in FILES for p in folder.iterdir())):
+        raise BadInput(f"{folder}: expected a free place or an older policy to replace, found something else")
+    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
+    old = fresh.with_suffix(".old")
+    try:
+        for name, content in files.items():
+            with open(fresh / name, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.chmod(0o755)
+        if folder.exists():
+            folder.rename(old)
+        fresh.rename(folder)
+        _sync_folder(folder)
+        _sync_folder(folder.parent)
+    except OSError as fault:
+        if old.exists() and not folder.exists():
+            old.rename(folder)
+        if fault.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageFull(f"{folder}: the disk is full; free some space and run the command again") from None
+        raise
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def demonstrator(folder: Path, spec: TaskSpec) -> Demonstrator:
+    """A saved policy as a source of demonstrations, called by its folder's name. It acts without noise."""
+    runner = load_policy(folder)
+    runner.check(spec)
+
+    def start(rng: np.random.Generator) -> Policy:
+        return runner
+
+    return Demonstrator(folder.name, start)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _arrays(actor: TanhGaussianActor) -> tuple[dict[str, NDArray[Any]], str]:
+    """The mean network as NumPy arrays and the name of its activation."""
+    linear, activations = list(actor.net)[::2], list(actor.net)[1::2]
+    arrays = {"observation_mean": actor.standardise.mean, "observation_scale": actor.standardise.scale}
+    for i, layer in enumerate(linear):
+        rows = actor.action_dim if i == len(linear) - 1 else None  # a second head would be log σ, which acting does not need
+        for kind, tensor in layer.named_parameters():
+            arrays[f"layer{i}.{kind}"] = tensor[:rows]
+    activation = type(activations[0]).__name__.lower()
+    return {name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in arrays.items()}, activation
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("cail", "numpy", "torch", "safetensors", "mujoco", "pybullet"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _read_card(path: Path) -> PolicyCard:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError) as fault:
+        raise BadInput(f"{path}: not valid JSON: {fault}") from None
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise BadInput(f"{path}: expected \"format\": \"{FORMAT}\"; this is not a policy of `cail`")
+    if values.get("format_version") != FORMAT_VERSION:
+        raise BadInput(f"{path}: expected format_version {FORMAT_VERSION}, given {values.get('format_version')!r}; update cail")
+    kinds = {"task": str, "method": str, "observation_names": list, "action_names": list, "action_scale": str, "fps": int,
+             "activation": str, "limits": dict, "provenance": dict, "versions": dict}
+    faults = [f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}" for name, kind in kinds.items()
+              if not isinstance(values.get(name), kind)]
+    if not faults and values["activation"] not in ACTIVATIONS:
+        faults.append(f"key 'activation': expected one of {', '.join(ACTIVATIONS)}, given {values['activation']!r}")
+    if faults:
+        raise BadInput(listed(str(path), faults))
+    known = {f.name for f in fields(PolicyCard)}
+    return PolicyCard(**{name: value for name, value in values.items() if name in known})
+
+
+def _weight_faults(card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> list[str]:
+    depth = sum(name.endswith(".weight") for name in weights)
+    layers = {f"layer{i}.{kind}" for i in range(depth) for kind in ("weight", "bias")}
+    if depth == 0 or set(weights) != layers | {"observation_mean", "observation_scale"}:
+        return [f"expected observation_mean, observation_scale and layer0 … layerN (weight, bias), given {sorted(weights)}"]
+    faults = [f"{name}: holds NaN or infinite numbers" for name, array in weights.items() if not np.isfinite(array).all()]
+    inputs = len(card.observation_names)
+    for name in ("observation_mean", "observation_scale"):
+        if weights[name].shape != (inputs,):
+            faults.append(f"{name}: expected {inputs} numbers, given shape {weights[name].shape}")
+    if np.any(weights["observation_scale"] == 0):
+        faults.append("observation_scale: expected numbers other than 0")
+    for i in range(depth):
+        weight, bias = weights[f"layer{i}.weight"], weights[f"layer{i}.bias"]
+        outputs = len(card.action_names) if i == depth - 1 else bias.size
+        if weight.shape != (outputs, inputs) or bias.shape != (outputs,):
+            faults.append(f"layer{i}: expected ({outputs}, {inputs}) and ({outputs},), given {weight.shape} and {bias.shape}")
+        inputs = outputs
+    return faults
+
+
+def _readme(card: PolicyCard, spec: TaskSpec, text: str) -> str:
+    facts = "\n".join(f"| {name} | {json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value} |"
+                      for name, value in card.provenance.items())
+    limits = "".join(f"- {name}: {value:g}\n" for name, value in card.limits.items())
+    return (
+        f"# Policy for `{card.task}`, learned by {card.method}\n\n{spec.text}\n\n"
+        + (f"{text.strip()}\n\n" if text.strip() else "")
+        + f"## Where it comes from\n\n| what | value |\n| --- | --- |\n{facts}\n\n"
+        f"## Input and output\n\n"
+        f"{len(card.observation_names)} observations at {card.fps} Hz: {', '.join(card.observation_names)}.\n\n"
+        f"{len(card.action_names)} actions in [-1, 1], where 1 means {card.action_scale}: {', '.join(card.action_names)}.\n\n"
+        + (f"Trained within these limits:\n\n{limits}\n" if limits else "")
+        + f"## Use\n\n    cail eval --policy FOLDER --task {card.task} --episodes 100 --seed 0\n\n"
+        "In Python, without torch: `cail_core.policy.load_policy(folder)(observation)`.\n"
+    )
