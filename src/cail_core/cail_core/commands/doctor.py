@@ -16,6 +16,7 @@ from typing import Any
 
 from cail_core import __version__, machine
 from cail_core.durable import write_bytes
+from cail_core.errors import how_to_add
 from cail_core.progress import console, table
 
 
@@ -90,10 +91,8 @@ def _run(args: argparse.Namespace) -> int:
         )
     for extra in dict.fromkeys(part.extra for part in missing):
         names = ", ".join(p.package for p in missing if p.extra == extra)
-        command = (
-            f"pip install -c constraints.txt -e '.\\[{extra}]' in cail's source folder" if extra and " " not in extra else extra
-        )
-        out.print(f"to add {names}: {command}", highlight=False)
+        command = how_to_add(extra) if extra and " " not in extra else extra
+        out.print(f"to add {names}: {command}", highlight=False, markup=False)
     if not missing and not broken:
         out.print("nothing is missing")
     if not args.no_speed:
