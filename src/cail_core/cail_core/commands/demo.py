@@ -45,11 +45,11 @@ def _run(args: argparse.Namespace) -> None:
 
 def _summary(out: Path, demos: Path, seed: int) -> None:
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.layout import read_parquet
     from cail_core.evaluation import Evaluation, evaluate
     from cail_core.figures import demo_figure
     from cail_core.policy import load_policy
     from cail_core.tasks import get_task
-    from cail_core.training import read_confidence
 
     task, dataset = get_task("pointmass"), DemoDataset(demos)
     rng = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def _summary(out: Path, demos: Path, seed: int) -> None:
         "random": lambda x: rng.uniform(-1, 1, (len(x), 2)).astype(np.float32),
     }
     results: dict[str, Evaluation] = {name: evaluate(task, policy, EPISODES, seed) for name, policy in policies.items()}
-    confidence = read_confidence(out / "cail-bc")
+    confidence = read_parquet(out / "cail-bc" / "confidence.parquet").column("confidence").to_numpy()
     people = sorted({row.demonstrator for row in dataset.rows}, key=lambda who: -_mean_return(dataset, who))
 
     shown = table("demonstrator", "return", "mean confidence")
