@@ -49,11 +49,11 @@ def _summary(out: Path, demos: Path, seed: int) -> None:
     from cail_core.evaluation import Evaluation, evaluate
     from cail_core.figures import demo_figure
     from cail_core.policy import load_policy
-    from cail_core.tasks import get_task
+    from cail_core.tasks import Policy, get_task
 
     task, dataset = get_task("pointmass"), DemoDataset(demos)
     rng = np.random.default_rng(seed)
-    policies = {
+    policies: dict[str, Policy] = {
         "cail-bc": load_policy(out / "cail-bc" / "policy"),
         "bc, all demonstrations alike": load_policy(out / "bc" / "policy"),
         "doing nothing": lambda x: np.zeros((len(x), 2), np.float32),
