@@ -1,7 +1,7 @@
 """The oracle and the graded demonstrators of the MuJoCo tasks, as in the paper: reinforcement learning on the true reward,
 of which the converged policy and four intermediate ones are kept (SAC for Reacher, PPO for Ant).
 
-    python -m cail_core.rl.oracle --task reacher --seed 0 --out DIR
+    python -m cail_core.rl.oracle --task reacher --seed 7 --out DIR
 
 The intermediate policies are snapshots of that one training run, chosen by their measured return alone. On Reacher those
 worse than doing nothing (−11.7) come from its first hundred updates, when the actor follows critics that know nothing yet and
@@ -43,8 +43,11 @@ class Recipe:
 
 
 RECIPES = {
-    "reacher": Recipe("sac", 200_000, {"early-42": -42.0, "early-72": -72.0, "early-78": -78.0, "early-80": -80.0}, 40),
-    "ant": Recipe("ppo", 3_000_000, {"early-0": 0.0, "early-500": 500.0, "early-1500": 1500.0, "early-3000": 3000.0}, 5),
+    "reacher": Recipe(
+        "sac", 250_000, {"early-9": -9.0, "early-42": -42.0, "early-72": -72.0, "early-78": -78.0, "early-80": -80.0},
+        look_episodes=40),
+    "ant": Recipe(
+        "ppo", 3_000_000, {"early-0": 0.0, "early-500": 500.0, "early-1500": 1500.0, "early-3000": 3000.0}, look_episodes=5),
 }
 
 
