@@ -6,7 +6,7 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed"]},
+    package_data={package_name: ["py.typed", "data/*/*/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -26,7 +26,12 @@ setup(
             "demos = cail_core.commands.demos:register",
             "bench = cail_core.commands.bench:register",
             "doctor = cail_core.commands.doctor:register",
+            "eval = cail_core.commands.eval:register",
         ],
-        "cail.tasks": ["pointmass = cail_core.tasks.pointmass:PointMass"],
+        "cail.tasks": [
+            "ant = cail_core.tasks.mujoco:Ant",
+            "pointmass = cail_core.tasks.pointmass:PointMass",
+            "reacher = cail_core.tasks.mujoco:Reacher",
+        ],
     },
 )
