@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cail_core.errors import ConfigError
+from cail_core.errors import ConfigError, how_to_add
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
 from cail_core.tasks.base import Task
@@ -144,4 +144,4 @@ def test_without_mujoco_the_way_out_is_named():
             "task = Reacher()\n"
             "try:\n    task.make_env(1)\nexcept MissingDependency as fault:\n    print(fault)\n")
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
-    assert "pip install 'cail[mujoco]'" in said
+    assert how_to_add("mujoco") in said

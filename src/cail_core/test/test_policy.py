@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from cail_core.errors import BadInput, StorageFull
-from cail_core.policy import demonstrator, load_demonstrators, load_policy, save_policy, write_folder
+from cail_core.errors import BadInput
+from cail_core.policy import demonstrator, load_demonstrators, load_policy, save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks.base import TaskSpec
 
@@ -79,16 +79,10 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_a_failed_write_leaves_the_older_policy(folder: Path):
+def test_a_failed_save_leaves_the_older_policy(folder: Path):
     before = (folder / "policy.json").read_bytes()
-
-    class FullDisk(dict):
-        def items(self):
-            yield "policy.json", b"half"
-            raise OSError(28, "No space left on device")
-
-    with pytest.raises(StorageFull, match="disk is full"):
-        write_folder(folder, FullDisk())
+    with pytest.raises(TypeError):
+        save_policy(folder, make_actor(), SPEC, "ppo", {"data": object()})
     assert (folder / "policy.json").read_bytes() == before
     assert [p.name for p in folder.parent.iterdir()] == ["policy"]
 
