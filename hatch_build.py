@@ -9,20 +9,28 @@ from __future__ import annotations
 import ast
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
+# pip writes bin/<name> with the first line that the environment needs (venv, --user, --prefix), so hand over to it.
+EXECUTABLE = '#!/bin/sh\nexec "$(dirname "$0")/../../bin/{name}" "$@"\n'
 
-def declared(root: str) -> dict[str, dict[str, list[str]]]:
-    """package -> group -> entry points, from the setup.py of each package."""
+
+def declared(root: str) -> dict[str, dict[str, dict[str, str]]]:
+    """package -> group -> name -> object reference, from the setup.py of each package."""
     found = {}
     for setup in sorted(Path(root).glob("src/*/setup.py")):
-        for node in ast.walk(ast.parse(setup.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.keyword) and node.arg == "entry_points":
-                found[setup.parent.name] = ast.literal_eval(node.value)
-    if not found:
-        raise RuntimeError(f"no entry_points found in {root}/src/*/setup.py")
+        literals = [
+            node.value
+            for node in ast.walk(ast.parse(setup.read_text(encoding="utf-8")))
+            if isinstance(node, ast.keyword) and node.arg == "entry_points"
+        ]
+        if len(literals) != 1:
+            raise ValueError(f"{setup}: expected one literal entry_points=..., found {len(literals)}")
+        groups = ast.literal_eval(literals[0])
+        found[setup.parent.name] = {group: dict(map(split, points)) for group, points in groups.items()}
     return found
 
 
@@ -32,36 +40,28 @@ def split(point: str) -> tuple[str, str]:
 
 
 class EntryPoints(MetadataHookInterface):
-    def update(self, metadata: dict) -> None:
-        scripts: dict[str, str] = {}
-        groups: dict[str, dict[str, str]] = {}
-        for points in declared(self.root).values():
-            for group, entries in points.items():
-                into = scripts if group == "console_scripts" else groups.setdefault(group, {})
-                into.update(split(entry) for entry in entries)
-        metadata["scripts"] = scripts
-        metadata["entry-points"] = groups
+    def update(self, metadata: dict[str, Any]) -> None:
+        merged: dict[str, dict[str, str]] = {"console_scripts": {}}
+        for package, groups in declared(self.root).items():
+            for group, points in groups.items():
+                into = merged.setdefault(group, {})
+                if twice := into.keys() & points.keys():
+                    raise ValueError(f"src/{package}/setup.py: another package has {', '.join(sorted(twice))} in {group} too")
+                into.update(points)
+        metadata["scripts"] = merged.pop("console_scripts")
+        metadata["entry-points"] = merged
 
 
-class RosExecutables(BuildHookInterface):
-    def initialize(self, version: str, build_data: dict) -> None:
+class RosExecutables(BuildHookInterface):  # type: ignore[type-arg]
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        for package, points in declared(self.root).items():
-            for entry in points.get("console_scripts", []):
-                name, target = split(entry)
-                module, _, function = target.partition(":")
+        for package, groups in declared(self.root).items():
+            for name in groups.get("console_scripts", {}):
                 script = Path(self._folder.name, package, name)
                 script.parent.mkdir(exist_ok=True)
-                # The first line is rewritten to the environment's own Python when pip installs a `scripts` file only;
-                # here /bin/sh finds it from the file's own place: <prefix>/lib/<package>/<name>.
-                script.write_text(
-                    "#!/bin/sh\n"
-                    f"'''exec' \"$(dirname \"$0\")/../../bin/python3\" \"$0\" \"$@\"\n' '''\n"
-                    f"import sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n",
-                    encoding="utf-8",
-                )
+                script.write_text(EXECUTABLE.format(name=name), encoding="utf-8")
                 script.chmod(0o755)
-                build_data.setdefault("shared_data", {})[str(script)] = f"lib/{package}/{name}"
+                build_data["shared_data"][str(script)] = f"lib/{package}/{name}"
 
-    def finalize(self, version: str, build_data: dict, artifact_path: str) -> None:
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         self._folder.cleanup()

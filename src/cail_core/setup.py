@@ -26,7 +26,12 @@ setup(
             "demos = cail_core.commands.demos:register",
             "bench = cail_core.commands.bench:register",
             "doctor = cail_core.commands.doctor:register",
+            "eval = cail_core.commands.eval:register",
         ],
-        "cail.tasks": ["pointmass = cail_core.tasks.pointmass:PointMass"],
+        "cail.tasks": [
+            "ant = cail_core.tasks.mujoco:Ant",
+            "pointmass = cail_core.tasks.pointmass:PointMass",
+            "reacher = cail_core.tasks.mujoco:Reacher",
+        ],
     },
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import os
@@ -19,8 +20,9 @@ from cail_core.errors import ConfigError, listed
 T = TypeVar("T")
 
 
-def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None,
-            choices: tuple[Any, ...] | None = None) -> Any:
+def setting(
+    default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: tuple[Any, ...] | None = None
+) -> Any:
     """A documented field of a config dataclass: its default, one line of why, its bounds (inclusive)."""
     metadata = {"help": help, "low": low, "high": high, "choices": choices}
     if isinstance(default, (list, dict)):
@@ -127,17 +129,16 @@ def _convert(kind: Any, value: Any, bounds: typing.Mapping[str, Any], name: str,
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if kind is float and isinstance(value, str):  # YAML 1.1 reads 3e-4 (no dot) as text
-        try:
+        with contextlib.suppress(ValueError):
             value = float(value)
-        except ValueError:
-            pass
     if kind in (bool, int, float, str) and type(value) is not kind:
         faults.append(f"{name}: expected {kind.__name__}, given {value!r}")
         return None
     low, high, choices = bounds.get("low"), bounds.get("high"), bounds.get("choices")
     if choices is not None and value not in choices:
         faults.append(f"{name}: expected one of {', '.join(map(str, choices))}, given {value!r}")
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if (low is not None and not value >= low) or (high is not None and not value <= high):
-            faults.append(f"{name}: expected {'any' if low is None else low} … {'any' if high is None else high}, given {value!r}")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and ((low is not None and not value >= low) or (high is not None and not value <= high)):
+        allowed = f"{'any' if low is None else low} … {'any' if high is None else high}"
+        faults.append(f"{name}: expected {allowed}, given {value!r}")
     return value

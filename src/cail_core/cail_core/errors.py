@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+MOST_SHOWN = 50
+
 
 class CailError(Exception):
     """Something the user can put right; the text says what was expected, what was given and the way out."""
@@ -33,4 +35,12 @@ def listed(what: str, faults: Sequence[str]) -> str:
     """All faults of one thing in one text: a single fault on the same line, several as a list."""
     if len(faults) == 1:
         return f"{what}: {faults[0]}"
-    return f"{what}: {len(faults)} faults\n" + "\n".join(f"  - {fault}" for fault in faults)
+    shown = [f"  - {fault}" for fault in faults[:MOST_SHOWN]]
+    if len(faults) > MOST_SHOWN:
+        shown.append(f"  … and {len(faults) - MOST_SHOWN} more")
+    return f"{what}: {len(faults)} faults\n" + "\n".join(shown)
+
+
+def how_to_add(extra: str) -> str:
+    """The command that installs an extra of this distribution."""
+    return f"in cail's source folder: pip install -c constraints.txt -e '.[{extra}]'"

@@ -7,7 +7,7 @@ from cail_core.errors import ConfigError
 from cail_core.tasks.base import Task
 from cail_core.tasks.mujoco import Ant, MujocoEnv, Reacher
 
-pytest.importorskip("mujoco", reason="the MuJoCo tasks are an extra: pip install 'cail[mujoco]'")
+pytest.importorskip("mujoco", reason="the MuJoCo tasks need the extra mujoco")
 
 
 def gymnasium_env(name: str, rng: np.random.Generator):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cail_core.config import find_config, load_config, setting
-from cail_core.errors import ConfigError, MissingDependency, listed
+from cail_core.errors import ConfigError, MissingDependency, how_to_add, listed
 from cail_core.policy import demonstrator
 from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Step, TaskSpec
 
@@ -33,7 +33,7 @@ class MujocoConfig:
 
     max_steps: int = setting(50, "time limit, steps", low=1)
     threads: int = setting(1, "threads that step the environments; the episodes do not depend on it", low=1)
-    mixes: dict[str, dict[str, float]] = setting({}, "named mixes: share of the episodes by saved policy")  # noqa: RUF009
+    mixes: dict[str, dict[str, float]] = setting({}, "named mixes: share of the episodes by saved policy")
 
     def __post_init__(self) -> None:
         faults = [f"mixes.{mix}: shares sum to {sum(shares.values()):g}, expected 1"
@@ -59,7 +59,7 @@ def load_mujoco() -> ModuleType:
     try:
         return importlib.import_module("mujoco")
     except ImportError as fault:
-        raise MissingDependency(f"the tasks reacher and ant need MuJoCo ({fault}): pip install 'cail[mujoco]'") from None
+        raise MissingDependency(f"the tasks reacher and ant need MuJoCo ({fault}); {how_to_add('mujoco')}") from None
 
 
 def asset(name: str) -> str:
@@ -68,7 +68,7 @@ def asset(name: str) -> str:
     places = found.submodule_search_locations if found else None
     path = Path(places[0], "envs", "mujoco", "assets", name) if places else None
     if path is None or not path.exists():
-        raise MissingDependency(f"Gymnasium's model file {name} was not found: pip install 'cail[mujoco]'")
+        raise MissingDependency(f"Gymnasium's model file {name} was not found; {how_to_add('mujoco')}")
     return str(path)
 
 

@@ -31,11 +31,16 @@ class PointMassConfig:
     rest_speed: float = setting(0.15, "success: slower than this, m/s", low=0.0)
     misjudged_m: float = setting(1.5, "how far beside the goal a demonstrator of skill 0 aims, m", low=0.0)
     skills: dict[str, float] = setting({"expert": 1.0}, "demonstrators and their skill in [0, 1]")
-    mixes: dict[str, dict[str, float]] = setting({"expert": {"expert": 1.0}}, "named mixes: share of the episodes by demonstrator")
+    mixes: dict[str, dict[str, float]] = setting(
+        {"expert": {"expert": 1.0}}, "named mixes: share of the episodes by demonstrator"
+    )
 
     def __post_init__(self) -> None:
-        faults = [f"skills.{name}: expected 0 … 1, given {skill!r}" for name, skill in self.skills.items()
-                  if not isinstance(skill, (int, float)) or not 0 <= skill <= 1]
+        faults = [
+            f"skills.{name}: expected 0 … 1, given {skill!r}"
+            for name, skill in self.skills.items()
+            if not isinstance(skill, (int, float)) or not 0 <= skill <= 1
+        ]
         for mix, shares in self.mixes.items():
             faults += [f"mixes.{mix}: no demonstrator '{name}' in skills" for name in shares if name not in self.skills]
             if abs(sum(shares.values()) - 1) > 1e-6:

@@ -1,0 +1,63 @@
+"""The `cail` command. Sub-commands come from entry points (`cail.commands`), of this package and of others."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import signal
+import sys
+from importlib.metadata import entry_points
+from typing import Any, NoReturn
+
+from cail_core import __version__
+from cail_core.errors import CailError
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, and where to look."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(
+        prog="cail",
+        description="Confidence-aware imitation learning: demonstrations of mixed quality in, "
+        "a confidence for every state-action pair and a policy out.",
+        epilog="Start with `cail demo`. Each command has its own --help.",
+    )
+    parser.add_argument("--version", action="version", version=f"cail {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for entry in sorted(entry_points(group="cail.commands"), key=lambda e: e.name):
+        entry.load()(commands)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = build_parser().parse_args(argv)
+    try:
+        return args.run(args) or 0
+    except CailError as fault:
+        say(f"cail: {fault}")
+        return 2
+    except KeyboardInterrupt:
+        say("cail: interrupted; what was saved is intact")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # the reader of a pipe, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as fault:
+        if fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            say(f"cail: no permission for {fault.filename}; choose a folder you may write, or change its owner")
+            return 2
+        raise
+
+
+def say(text: Any) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,266 @@
+"""`cail demos`: collect, import, look at, rank, change and export demonstrations."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cail_core.errors import BadInput, listed
+
+if TYPE_CHECKING:
+    from cail_core.demos.dataset import DemoDataset
+
+
+def register(commands: Any) -> None:
+    demos = commands.add_parser("demos", help="collect, import, rank, change and export demonstrations")
+    actions = demos.add_subparsers(title="actions", metavar="ACTION", required=True)
+
+    def action(name: str, run: Any, help: str) -> argparse.ArgumentParser:
+        made: argparse.ArgumentParser = actions.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        made.set_defaults(run=run)
+        return made
+
+    p = action("collect", _collect, "let a task's demonstrators of graded quality demonstrate; goes on if it was cut off")
+    p.add_argument("--task", required=True, help="for example pointmass")
+    who = p.add_mutually_exclusive_group()
+    who.add_argument("--mix", default="paper", help="which demonstrators, in which shares (default: paper)")
+    who.add_argument("--policies", type=Path, nargs="+", metavar="P", help="saved policies as demonstrators, in equal shares")
+    p.add_argument("--episodes", type=int, default=200, metavar="N", help="default: 200")
+    p.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+    p.add_argument("--config", type=Path, metavar="FILE", help="settings of the task (default: the installed ones)")
+    p.add_argument("--out", type=Path, required=True, metavar="D", help="the dataset's folder")
+
+    p = action("import", _import, "bring in an .npz archive, robomimic HDF5, Minari or LeRobot v3 dataset")
+    p.add_argument("file", type=Path, metavar="FILE", help="file, folder or Minari id")
+    p.add_argument("--task", help="checks sizes and gives names; without it they come from the file")
+    p.add_argument("--episode-length", type=int, metavar="N", help="npz only: every episode has N steps, ended by a time limit")
+    p.add_argument("--fps", type=int, metavar="HZ", help="rate of the recording (default: the task's or the file's)")
+    p.add_argument("--out", type=Path, required=True, metavar="D", help="the new dataset's folder")
+
+    p = action("export", _export, "write a dataset as another tool's file")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("--format", choices=("npz", "robomimic", "minari"), required=True)
+    p.add_argument("--out", type=Path, required=True, metavar="FILE", help="file, or folder for minari")
+
+    p = action("info", _info, "show what a dataset holds")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("--episodes", action="store_true", help="a line for every episode too")
+
+    p = action("check", _check, "validate a dataset down to every number, all faults listed")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("--repair", action="store_true", help="complete a save that was cut off")
+
+    p = action("rank", _rank, "rank a few episodes: by their return, or from a ranking file (YAML or CSV, best first)")
+    p.add_argument("dataset", type=Path, metavar="D")
+    how = p.add_mutually_exclusive_group(required=True)
+    how.add_argument("--by", choices=("return",), help="order a spread subset by the recorded return")
+    how.add_argument("--file", type=Path, metavar="R", help="episode ids, best first; ties are nested lists or share a line")
+    how.add_argument("--clear", action="store_true", help="remove all ranks")
+    p.add_argument("--fraction", type=float, default=0.05, metavar="F", help="with --by: share of the episodes (default: 0.05)")
+    p.add_argument("--seed", type=int, default=0, metavar="S", help="with --by: which episodes (default: 0)")
+
+    p = action("delete", _delete, "remove episodes; the ones after them move up")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("episodes", nargs="+", metavar="ID", help="for example 3 7 10-14")
+    p.add_argument("--yes", action="store_true", help="do not ask")
+
+    p = action("merge", _merge, "make one dataset of several (of a single one: pack its files)")
+    p.add_argument("datasets", nargs="+", type=Path, metavar="D")
+    p.add_argument("--out", type=Path, required=True, metavar="NEW")
+
+    p = action("split", _split, "make two datasets of one by share or by episode ids")
+    p.add_argument("dataset", type=Path, metavar="D")
+    which = p.add_mutually_exclusive_group(required=True)
+    which.add_argument("--fraction", type=float, metavar="F", help="share of the episodes that goes to the first")
+    which.add_argument("--episodes", nargs="+", metavar="ID", help="the episodes that go to the first, for example 0-9 12")
+    p.add_argument("--seed", type=int, default=0, metavar="S", help="with --fraction: which episodes (default: 0)")
+    p.add_argument("--out", type=Path, nargs=2, required=True, metavar=("FIRST", "SECOND"))
+
+
+def _collect(args: argparse.Namespace) -> None:
+    from cail_core.demos.collect import collect, mix_of, mix_of_policies
+    from cail_core.progress import bar
+    from cail_core.tasks import get_task
+
+    task = get_task(args.task, args.config)
+    mix = mix_of_policies(task, args.policies) if args.policies else mix_of(task, args.mix)
+    with bar(f"collecting {args.task}", args.episodes) as advance:
+        dataset = collect(task, mix, args.episodes, args.seed, args.out, progress=advance)
+    _print_info(dataset)
+    print(f"\nNext: cail demos rank {args.out} --by return --fraction 0.05")
+
+
+def _import(args: argparse.Namespace) -> None:
+    from cail_core.demos.importing import import_demos
+    from cail_core.tasks import get_task
+
+    spec = get_task(args.task).spec if args.task else None
+    if args.fps is not None and args.fps < 1:
+        raise BadInput(f"expected --fps of at least 1, given {args.fps}")
+    dataset, notes = import_demos(args.file, args.out, spec=spec, fps=args.fps, episode_length=args.episode_length)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    _print_info(dataset)
+
+
+def _export(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.importing import export_demos
+
+    dataset = DemoDataset(args.dataset)
+    export_demos(dataset, args.format, args.out)
+    print(f"wrote {dataset.episodes} episodes, {dataset.frames} frames as {args.format} to {args.out}")
+
+
+def _info(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+
+    _print_info(DemoDataset(args.dataset), every=args.episodes)
+
+
+def _check(args: argparse.Namespace) -> None:
+    from cail_core.demos.check import check
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.edit import repair
+
+    if args.repair:
+        repair(args.dataset)
+    faults = check(args.dataset)
+    if faults:
+        raise BadInput(listed(str(args.dataset), faults))
+    dataset = DemoDataset(args.dataset)
+    print(f"{args.dataset}: sound, {dataset.episodes} episodes, {dataset.frames} frames")
+
+
+def _rank(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.edit import set_ranking
+    from cail_core.demos.ranking import provenance, rank_by_return, read_ranking
+
+    dataset = DemoDataset(args.dataset)
+    if args.clear:
+        ranking, how = {}, provenance("cleared")
+    elif args.file is not None:
+        ranking, how = read_ranking(args.file, dataset.episodes), provenance("file", file=args.file.name)
+    else:
+        if dataset.returns is None:
+            raise BadInput(f"{args.dataset} holds no rewards, so there are no returns to rank by; give --file R")
+        ranking = rank_by_return(dataset.returns, args.fraction, args.seed)
+        how = provenance("return", fraction=args.fraction, seed=args.seed)
+    set_ranking(args.dataset, ranking, how)
+    if not ranking:
+        print(f"{args.dataset}: all ranks removed")
+        return
+    best_first = sorted(ranking, key=lambda e: ranking[e])
+    shown = " ".join(
+        f"{'=' if i and ranking[e] == ranking[best_first[i - 1]] else '>' if i else ''}{e}" for i, e in enumerate(best_first)
+    )
+    print(f"{args.dataset}: {len(ranking)} of {dataset.episodes} episodes ranked, best first: {shown}")
+
+
+def _delete(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.edit import delete, parse_ids
+
+    ids = sorted(set(parse_ids(args.episodes)))
+    dataset = DemoDataset(args.dataset)
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise BadInput("deleting asks first, and there is no terminal to ask on; give --yes")
+        answer = input(f"Delete {len(ids)} of {dataset.episodes} episodes ({', '.join(map(str, ids))}) of {args.dataset}? [y/N] ")
+        if answer.strip().lower() not in ("y", "yes"):
+            print("nothing deleted")
+            return
+    delete(args.dataset, ids)
+    left = dataset.episodes - len(ids)
+    print(
+        f"{args.dataset}: {len(ids)} episodes deleted, {left} left"
+        + (f"; episodes after {ids[0]} have new numbers" if ids[0] < left else "")
+    )
+
+
+def _merge(args: argparse.Namespace) -> None:
+    from cail_core.demos.edit import merge
+
+    _print_info(merge(args.datasets, args.out))
+
+
+def _split(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.edit import parse_ids, split
+
+    n = DemoDataset(args.dataset).episodes
+    if args.episodes is not None:
+        first = sorted(set(parse_ids(args.episodes)))
+        unknown = [i for i in first if i >= n]
+        if unknown:
+            raise BadInput(f"{args.dataset}: expected episodes out of 0 … {n - 1}, given {', '.join(map(str, unknown))}")
+    else:
+        if not 0 < args.fraction < 1:
+            raise BadInput(f"expected --fraction between 0 and 1, given {args.fraction}")
+        first = sorted(np.random.default_rng(args.seed).permutation(n)[: round(args.fraction * n)].tolist())
+    second = [i for i in range(n) if i not in set(first)]
+    split(args.dataset, {args.out[0]: first, args.out[1]: second})
+    print(f"{args.out[0]}: {len(first)} episodes; {args.out[1]}: {len(second)} episodes")
+
+
+def _print_info(dataset: DemoDataset, every: bool = False) -> None:
+    from cail_core.demos.check import interrupted
+    from cail_core.progress import console, table
+
+    rows = dataset.rows
+    known = [row.undiscounted_return for row in rows if row.undiscounted_return is not None]
+    ranked = sum(row.rank is not None for row in rows)
+    console().print(
+        f"[bold]{dataset.root}[/]  task {dataset.task}, robot {dataset.info['robot_type']}, {dataset.info['fps']} Hz, "
+        f"state {dataset.features['observation.state'].shape[0]}, action {dataset.features['action'].shape[0]}",
+        highlight=False,
+    )
+    shown = table("demonstrator", "episodes", "frames", "return", "outcomes", "ranked")
+    people = list(dict.fromkeys(row.demonstrator for row in rows))
+    best_first = sorted(people, key=lambda who: -_mean([r.undiscounted_return for r in rows if r.demonstrator == who]))
+    for who in [*best_first, None]:
+        mine = [row for row in rows if who is None or row.demonstrator == who]
+        if who is None:
+            shown.add_section()
+        outcomes = {o: sum(r.outcome == o for r in mine) for o in dict.fromkeys(r.outcome for r in mine)}
+        ranks = sorted(r.rank for r in mine if r.rank is not None)
+        shown.add_row(
+            "all" if who is None else who,
+            str(len(mine)),
+            str(sum(r.length for r in mine)),
+            _spread([r.undiscounted_return for r in mine]),
+            ", ".join(f"{n} {o}" for o, n in outcomes.items()),
+            f"{ranked} of {len(rows)}" if who is None else " ".join(map(str, ranks)),
+        )
+    console().print(shown)
+    if every:
+        listing = table("episode", "demonstrator", "frames", "return", "outcome", "rank")
+        for row in rows:
+            listing.add_row(
+                str(row.episode_index),
+                row.demonstrator,
+                str(row.length),
+                "–" if row.undiscounted_return is None else f"{row.undiscounted_return:.2f}",
+                row.outcome,
+                "" if row.rank is None else str(row.rank),
+            )
+        console().print(listing)
+    if not known and rows:
+        console().print("no rewards recorded: no returns")
+    if interrupted(dataset):
+        console().print(f"a save was cut off; `cail demos check {dataset.root} --repair` completes it")
+
+
+def _mean(values: list[float | None]) -> float:
+    known = [v for v in values if v is not None]
+    return float(np.mean(known)) if known else 0.0
+
+
+def _spread(values: list[float | None]) -> str:
+    known = [v for v in values if v is not None]
+    return f"{np.mean(known):.2f} ± {np.std(known):.2f}" if known else "–"

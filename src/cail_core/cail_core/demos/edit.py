@@ -1,0 +1,134 @@
+"""Changes to a dataset: rank, delete, merge, split. Each builds the new folder aside and puts it in place in one step."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cail_core import durable
+from cail_core.demos import layout
+from cail_core.demos.dataset import DemoDataset
+from cail_core.demos.episode import Episode
+from cail_core.demos.ranking import Ranking
+from cail_core.demos.writer import DemoWriter, same_features
+from cail_core.errors import BadInput, listed
+
+
+def repair(root: Path) -> None:
+    """Complete a save that was cut off."""
+    DemoWriter.open(root).close()
+
+
+def set_ranking(root: Path, ranking: Ranking, how: dict[str, Any]) -> None:
+    """Give the episodes these ranks, and only these; the frames are not touched."""
+    with durable.locked(root):
+        with durable.replaced_folder(root) as building:
+            _link(root, building)
+            for path in sorted((root / "meta" / "episodes").glob("chunk-*/file-*.parquet")):
+                table = pq.read_table(path, memory_map=True)
+                ranks = [ranking.get(episode) for episode in table.column("episode_index").to_pylist()]
+                changed = table.set_column(table.column_names.index("rank"), "rank", pa.array(ranks, pa.int64()))
+                durable.write_bytes(building / path.relative_to(root), layout.parquet_bytes(changed))
+            durable.write_json(building / layout.RANKING, how)
+
+
+def delete(root: Path, episodes: Sequence[int]) -> None:
+    """Remove episodes; the ones after them move up."""
+    with durable.locked(root):
+        dataset = DemoDataset(root)
+        unknown = sorted({e for e in episodes if not 0 <= e < dataset.episodes})
+        if unknown:
+            raise BadInput(f"{root}: expected episodes out of 0 … {dataset.episodes - 1}, given {', '.join(map(str, unknown))}")
+        kept = [i for i in range(dataset.episodes) if i not in set(episodes)]
+        if not kept:
+            raise BadInput(f"{root}: that would delete all {dataset.episodes} episodes; remove the folder instead")
+        with durable.replaced_folder(root) as building:
+            _write_like(dataset, building, dataset.iterate(kept))
+            ranking = root / layout.RANKING
+            if ranking.exists():
+                shutil.copy(ranking, building / layout.RANKING)
+
+
+def merge(roots: Sequence[Path], out: Path) -> DemoDataset:
+    """One dataset of several; ranks of different datasets cannot be compared, so only a single ranked one keeps them."""
+    datasets = [DemoDataset(root) for root in roots]
+    first, faults = datasets[0], []
+    for other in datasets[1:]:
+        differences = same_features(first.features, other.features)
+        for key, a, b in (("task", first.task, other.task), ("fps", first.info["fps"], other.info["fps"])):
+            if a != b:
+                differences.append(f"{key}: {a} against {b}")
+        faults += [f"{first.root} and {other.root}: {difference}" for difference in differences]
+    if faults:
+        raise BadInput(listed("these datasets do not fit together", faults))
+    ranked = [d for d in datasets if any(row.rank for row in d.rows)]
+
+    def episodes() -> Iterator[Episode]:
+        for dataset in datasets:
+            for episode in dataset.iterate():
+                yield episode if len(ranked) == 1 else replace(episode, rank=None)
+
+    with durable.new_folder(out) as building:
+        _write_like(first, building, episodes())
+    return DemoDataset(out)
+
+
+def split(root: Path, parts: dict[Path, Sequence[int]]) -> None:
+    """New datasets of chosen episodes; the old one stays."""
+    dataset = DemoDataset(root)
+    for out, chosen in parts.items():
+        if not chosen:
+            raise BadInput(f"{out} would be empty; choose another share")
+    with ExitStack() as stack:  # all parts are built before the first appears
+        for out, chosen in parts.items():
+            building = stack.enter_context(durable.new_folder(out))
+            _write_like(dataset, building, dataset.iterate(list(chosen)))
+
+
+def _write_like(dataset: DemoDataset, folder: Path, episodes: Iterable[Episode]) -> None:
+    about = {key: value for key, value in dataset.info["cail"].items() if key not in ("task", "collect")}
+    writer = DemoWriter.create(
+        folder,
+        task=dataset.task,
+        text=dataset.text,
+        robot_type=dataset.info["robot_type"],
+        fps=dataset.info["fps"],
+        features=dataset.features,
+        about=about,
+    )
+    with writer:
+        writer.save_all(episodes)
+
+
+def _link(root: Path, building: Path) -> None:
+    """The same files under new names without copying their bytes; a file is replaced, never written into."""
+
+    def link(source: str, target: str) -> str:
+        try:
+            Path(target).hardlink_to(source)
+        except OSError:  # a file system without hard links
+            shutil.copy2(source, target)
+        return target
+
+    copy: Callable[[str, str], object] = link
+    shutil.copytree(
+        root, building, copy_function=copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(f"*{durable.TEMPORARY}")
+    )
+
+
+def parse_ids(given: Sequence[str]) -> list[int]:
+    """Episode ids as a person writes them: `3 7 10-14`."""
+    ids: list[int] = []
+    for word in [w for text in given for w in text.split(",") if w]:
+        first, dash, last = word.partition("-")
+        if not first.isdigit() or (dash and not last.isdigit()):
+            raise BadInput(f"expected episode ids such as 3 7 10-14, given '{word}'")
+        ids += range(int(first), int(last) + 1) if dash else [int(first)]
+    return ids

@@ -1,0 +1,92 @@
+"""Brings demonstrations of other tools into a new dataset: the format is told from the file, the task checks the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cail_core import durable
+from cail_core.demos import layout
+from cail_core.demos.dataset import DemoDataset
+from cail_core.demos.episode import Episode
+from cail_core.demos.features import ACTION, STATE, Feature
+from cail_core.demos.formats.source import Source
+from cail_core.demos.writer import DemoWriter
+from cail_core.errors import BadInput, listed
+from cail_core.tasks import TaskSpec
+
+EXPORTS = ("npz", "robomimic", "minari")
+
+
+def open_source(path: Path, episode_length: int | None = None) -> Source:
+    """The demonstrations in `path`, whatever wrote them."""
+    from cail_core.demos.formats import lerobot, minari, npz, robomimic
+
+    if path.suffix != ".npz" and episode_length is not None:
+        raise BadInput(f"--episode-length is for .npz files only; {path} marks its episodes itself")
+    if path.suffix == ".npz":
+        return npz.read(path, episode_length)
+    if path.suffix in (".hdf5", ".h5"):
+        return robomimic.read(path)
+    if (path / layout.INFO).is_file():
+        return lerobot.read(path)
+    folder = minari.find(path)
+    if folder is not None:
+        return minari.read(folder)
+    if not path.exists():
+        raise BadInput(f"{path}: no such file or folder")
+    raise BadInput(f"expected an .npz archive, a robomimic .hdf5, a Minari folder or a LeRobot v3 folder, given {path}")
+
+
+def import_demos(
+    path: Path, out: Path, *, spec: TaskSpec | None = None, fps: int | None = None, episode_length: int | None = None
+) -> tuple[DemoDataset, list[str]]:
+    """Write the demonstrations in `path` as a new dataset at `out`; it appears whole or not at all. Returns notes too."""
+    source = open_source(path, episode_length)
+    features = dict(source.features)
+    if spec is not None:
+        _check_sizes(path, source, spec)
+        features[STATE] = Feature(features[STATE].dtype, features[STATE].shape, spec.observation_names)
+        features[ACTION] = Feature(features[ACTION].dtype, features[ACTION].shape, spec.action_names)
+    with durable.new_folder(out) as building:
+        writer = DemoWriter.create(
+            building,
+            task=spec.name if spec else source.task or "custom",
+            text=spec.text if spec else source.text or path.stem,
+            robot_type=spec.robot_type if spec else source.robot_type or "unknown",
+            fps=fps or (spec.fps if spec else source.fps) or 10,
+            features=features,
+        )
+        with writer:
+            writer.save_all(_named(source.episodes(), path))
+        if writer.episodes == 0:
+            raise BadInput(f"{path}: holds no episodes")
+    return DemoDataset(out), source.notes
+
+
+def export_demos(dataset: DemoDataset, form: str, out: Path) -> None:
+    """Write the dataset as another tool's file or folder."""
+    from cail_core.demos.formats import minari, npz, robomimic
+
+    if not dataset.rows:
+        raise BadInput(f"{dataset.root} holds no episodes to export")
+    writers = {"npz": npz.write, "robomimic": robomimic.write, "minari": minari.write}
+    writers[form](dataset, out)
+
+
+def _check_sizes(path: Path, source: Source, spec: TaskSpec) -> None:
+    faults = []
+    for what, feature, expected in (("states", STATE, spec.observation_dim), ("actions", ACTION, spec.action_dim)):
+        given = source.features[feature].shape[0]
+        if given != expected:
+            faults.append(f"{what}: task '{spec.name}' has {expected} numbers, given {given}")
+    if faults:
+        raise BadInput(listed(str(path), faults))
+
+
+def _named(episodes: Iterator[Episode], path: Path) -> Iterator[Episode]:
+    """Faults that show only while reading get the file's name."""
+    try:
+        yield from episodes
+    except BadInput as fault:
+        raise BadInput(f"{path}: {fault}") from None

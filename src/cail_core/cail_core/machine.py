@@ -1,0 +1,50 @@
+"""What this program runs on: for `cail doctor` and for the record beside every benchmark's result."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+VERSIONS = ("cail", "numpy", "torch", "pyarrow", "gymnasium", "mujoco", "envpool", "pybullet", "ros-jazzy-rclpy", "ur-rtde")
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory_gib() -> float:
+    return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+
+
+def cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or "unknown"
+
+
+def installed(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def describe() -> dict[str, Any]:
+    """Versions and machine, as a benchmark's record keeps them."""
+    return {
+        "versions": {"python": platform.python_version(), **{p: v for p in VERSIONS if (v := installed(p))}},
+        "machine": {
+            "cpu": cpu_model(),
+            "cores": cores(),
+            "memory_gib": round(memory_gib(), 1),
+            "system": f"{platform.system()} {platform.release().split('-')[0]}",
+            "load": round(os.getloadavg()[0], 1),
+        },
+        "command": " ".join(["cail", *sys.argv[1:]]),
+    }

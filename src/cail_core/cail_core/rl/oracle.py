@@ -1,0 +1,187 @@
+"""The oracle and the graded demonstrators of the MuJoCo tasks, as in the paper: reinforcement learning on the true reward,
+of which the converged policy and four intermediate ones are kept (SAC for Reacher, PPO for Ant).
+
+    python -m cail_core.rl.oracle --task reacher --seed 0 --out DIR
+
+The intermediate policies are snapshots of that one training run, chosen by their measured return alone. On Reacher those
+worse than doing nothing (−11.7) come from its first hundred updates, when the actor follows critics that know nothing yet and
+presses the joints to one side: the arm spins, as in the paper's figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cail_core.config import find_config, load_config, to_dict
+from cail_core.errors import BadInput, CailError
+from cail_core.evaluation import evaluate
+from cail_core.policy import FILES, demonstrator, save_policy
+from cail_core.rl.networks import TanhGaussianActor
+from cail_core.rl.ppo import PPO, PPOConfig
+from cail_core.rl.rollout import collect
+from cail_core.rl.sac import SAC, SACConfig, train_sac
+from cail_core.tasks.base import Array, Demonstrator, Task, TaskSpec, get_task
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the demonstrators of a task are made: the learner, its budget, and the returns wanted of the intermediate policies."""
+
+    method: str
+    steps: int
+    wanted: dict[str, float]
+    look_episodes: int
+
+
+RECIPES = {
+    "reacher": Recipe("sac", 200_000, {"early-42": -42.0, "early-72": -72.0, "early-78": -78.0, "early-80": -80.0}, 40),
+    "ant": Recipe("ppo", 3_000_000, {"early-0": 0.0, "early-500": 500.0, "early-1500": 1500.0, "early-3000": 3000.0}, 5),
+}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The actor at one moment of training and its mean return, measured on episodes of its own."""
+
+    steps: int
+    updates: int
+    mean_return: float
+    actor: TanhGaussianActor
+
+
+def train_oracle(task: Task, recipe: Recipe, seed: int) -> Iterator[Snapshot]:
+    """Train on the task's own reward and look at the policy ever less often: it changes most at the start."""
+    generator = torch.Generator().manual_seed(seed)
+    learn = _learn_sac if recipe.method == "sac" else _learn_ppo
+    next_look = 1.0
+    for actor, steps, updates in learn(task, recipe.steps, seed, generator):
+        if updates >= next_look or steps >= recipe.steps:
+            next_look = max(updates + 1.0, updates * 1.05)
+            result = evaluate(task, act_with(actor), recipe.look_episodes, seed)
+            yield Snapshot(steps, updates, result.mean, copy.deepcopy(actor))
+
+
+def _learn_sac(task: Task, steps: int, seed: int, generator: torch.Generator) -> Iterator[tuple[TanhGaussianActor, int, int]]:
+    config = load_config(SACConfig, find_config("sac"))
+    sac = SAC(task.spec.observation_dim, task.spec.action_dim, config, generator)
+    env = task.make_env(config.num_envs)
+    try:
+        for taken, updates, _ in train_sac(sac, env, steps, seed):
+            yield sac.actor, taken, updates
+    finally:
+        env.close()
+
+
+def _learn_ppo(task: Task, steps: int, seed: int, generator: torch.Generator) -> Iterator[tuple[TanhGaussianActor, int, int]]:
+    config = load_config(PPOConfig, find_config("ppo"))
+    ppo = PPO(task.spec.observation_dim, task.spec.action_dim, config, generator)
+    env = task.make_env(config.num_envs)
+    try:
+        observation = env.reset(seed)
+        taken, updates = 0, 0
+        while taken < steps:
+            rollout = collect(env, observation, ppo, config.steps_per_env)
+            ppo.update(rollout, rollout.env_reward)
+            observation, taken, updates = rollout.current, taken + rollout.steps, updates + 1
+            yield ppo.actor, taken, updates
+    finally:
+        env.close()
+
+
+def act_with(actor: TanhGaussianActor) -> Any:
+    """The actor without exploration as a function of NumPy batches."""
+
+    def act(observation: Array) -> Array:
+        with torch.no_grad():
+            action: Array = actor.mode(torch.from_numpy(np.ascontiguousarray(observation))).numpy()
+        return action
+
+    return act
+
+
+def choose(snapshots: Sequence[Snapshot], wanted: dict[str, float]) -> dict[str, Snapshot]:
+    """`optimal`: the last snapshot, the converged policy. For each wanted return the snapshot nearest to it, none twice."""
+    if len(snapshots) <= len(wanted):
+        raise BadInput(f"expected more than {len(wanted)} snapshots to choose from, given {len(snapshots)}; train longer")
+    free = list(snapshots[:-1])
+    chosen = {"optimal": snapshots[-1]}
+    for name, value in wanted.items():
+        nearest = min(free, key=lambda snapshot: abs(snapshot.mean_return - value))
+        free.remove(nearest)
+        chosen[name] = nearest
+    return chosen
+
+
+def save_demonstrators(chosen: dict[str, Snapshot], task: Task, recipe: Recipe, seed: int, out: Path) -> dict[str, float]:
+    """Write each chosen policy into `out`/<name>; gives the mean return of each over 100 fresh episodes."""
+    file = find_config(recipe.method)
+    config = to_dict(load_config(SACConfig, file) if recipe.method == "sac" else load_config(PPOConfig, file))
+    returns = {}
+    for name, snapshot in chosen.items():
+        result = evaluate(task, act_with(snapshot.actor), 100, seed + 1)
+        low, high = result.mean_interval()
+        nearest = f"snapshot with the measured return nearest to {recipe.wanted[name]:g}" if name in recipe.wanted else ""
+        provenance = {
+            "command": f"python -m cail_core.rl.oracle --task {task.spec.name} --seed {seed} --out DIR",
+            "data": "no demonstrations; reinforcement learning on the task's own reward",
+            "chosen": nearest or "the last policy of the run",
+            "seed": seed, "environment_steps": snapshot.steps, "updates": snapshot.updates,
+            "mean_return": round(result.mean, 3), "std_return": round(result.std, 3),
+            "mean_return_95": [round(low, 3), round(high, 3)], "evaluation_episodes": 100, "evaluation_seed": seed + 1,
+            "config": config,
+        }
+        save_policy(out / name, snapshot.actor, task.spec, recipe.method, provenance)
+        returns[name] = result.mean
+    return returns
+
+
+def load_demonstrators(folders: Sequence[Path], spec: TaskSpec) -> list[Demonstrator]:
+    """Demonstrators from saved policies; a folder may be a policy or hold policies (taken in the order of their names)."""
+    found: list[Path] = []
+    for folder in map(Path, folders):
+        inside = sorted(p.parent for p in folder.glob(f"*/{FILES[1]}"))
+        if (folder / FILES[1]).exists() or not inside:
+            inside = [folder]
+        found += inside
+    names = [folder.name for folder in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput(f"expected policies in folders of different names, given twice: {', '.join(twice)}")
+    return [demonstrator(folder, spec) for folder in found]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m cail_core.rl.oracle", description="Train an oracle and its demonstrators.")
+    parser.add_argument("--task", choices=sorted(RECIPES), required=True)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--steps", type=int, help=f"default: {', '.join(f'{name} {r.steps}' for name, r in RECIPES.items())}")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the policies' folders")
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(1)  # networks this small lose time to threads
+    task, recipe = get_task(args.task), RECIPES[args.task]
+    if args.steps is not None:
+        recipe = Recipe(recipe.method, args.steps, recipe.wanted, recipe.look_episodes)
+    snapshots = []
+    for snapshot in train_oracle(task, recipe, args.seed):
+        snapshots.append(snapshot)
+        print(f"{snapshot.steps} steps, {snapshot.updates} updates: return {snapshot.mean_return:.2f}", flush=True)
+    for name, value in save_demonstrators(choose(snapshots, recipe.wanted), task, recipe, args.seed, args.out).items():
+        print(f"{name}: return {value:.2f}")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except CailError as fault:
+        print(fault, file=sys.stderr)
+        sys.exit(2)

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cail_core.errors import BadInput
+from cail_core.evaluation import evaluate
+from cail_core.policy import load_policy
+from cail_core.rl.networks import TanhGaussianActor
+from cail_core.rl.oracle import Recipe, Snapshot, choose, load_demonstrators, save_demonstrators, train_oracle
+from cail_core.tasks.pointmass import PointMass
+
+
+def snapshots(*returns: float) -> list[Snapshot]:
+    actor = TanhGaussianActor(4, 2, torch.Generator().manual_seed(0))
+    return [Snapshot(10 * i, i, value, actor) for i, value in enumerate(returns)]
+
+
+def test_chosen_are_the_last_and_the_nearest_none_twice():
+    chosen = choose(snapshots(-12, -79, -81, -40, -5, -4), {"a": -42, "b": -78, "c": -80})
+    assert {name: snapshot.mean_return for name, snapshot in chosen.items()} == {"optimal": -4, "a": -40, "b": -79, "c": -81}
+    assert choose(snapshots(-79, -30, -4), {"b": -78, "c": -80})["c"].mean_return == -30  # −79 is taken
+
+
+def test_too_few_snapshots_is_a_clear_error():
+    with pytest.raises(BadInput, match="expected more than 2 snapshots"):
+        choose(snapshots(-1, -2), {"a": -1, "b": -2})
+
+
+@pytest.mark.parametrize("method", ["sac", "ppo"])
+def test_oracle_run_gives_demonstrators(tmp_path: Path, method: str):
+    task, recipe = PointMass(), Recipe(method, 5600 if method == "sac" else 10_000, {"early": -50.0}, look_episodes=4)
+    found = list(train_oracle(task, recipe, seed=0))
+    assert found[-1].steps == recipe.steps
+    assert found[0].actor is not found[-1].actor
+    returns = save_demonstrators(choose(found, recipe.wanted), task, recipe, 0, tmp_path)
+    assert set(returns) == {"optimal", "early"}
+    runner = load_policy(tmp_path / "optimal")
+    assert runner.card.provenance["updates"] == found[-1].updates
+    np.testing.assert_allclose(evaluate(task, runner, 100, 1).mean, runner.card.provenance["mean_return"], atol=1e-3)
+
+
+def test_demonstrators_come_from_policies_and_from_folders_of_policies(tmp_path: Path):
+    task = PointMass()
+    chosen = dict(zip("ab", snapshots(-1, -2), strict=True))
+    recipe = Recipe("sac", 0, {"a": -1.0, "b": -2.0}, 1)
+    save_demonstrators(chosen, task, recipe, 0, tmp_path / "many")
+    assert [d.name for d in load_demonstrators([tmp_path / "many"], task.spec)] == ["a", "b"]
+    assert [d.name for d in load_demonstrators([tmp_path / "many" / "b"], task.spec)] == ["b"]
+    with pytest.raises(BadInput, match="given twice: b"):
+        load_demonstrators([tmp_path / "many", tmp_path / "many" / "b"], task.spec)
+    with pytest.raises(BadInput, match="expected a policy folder"):
+        load_demonstrators([tmp_path], task.spec)
