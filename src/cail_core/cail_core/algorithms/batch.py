@@ -26,5 +26,5 @@ class Batch(NamedTuple):
 def demo_batch(demos: Demonstrations, dtype: torch.dtype = torch.float32) -> Batch:
     """All pairs of the demonstrations, in dataset order; `log_prob` is 0 until a policy has been asked."""
     columns = (demos.states, demos.actions, demos.next_states, demos.terminated)
-    tensors = [torch.as_tensor(column).to(dtype) for column in columns]
-    return Batch(*tensors, torch.zeros(len(demos.states), dtype=dtype))
+    state, action, next_state, terminated = (torch.as_tensor(column).to(dtype) for column in columns)
+    return Batch(state, action, next_state, terminated, torch.zeros(len(demos.states), dtype=dtype))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.func import grad_and_value
@@ -20,12 +22,12 @@ from cail_core.demos.demonstrations import Demonstrations
 class Cail:
     """θ, β and the step of Eq. 7 on batches that a caller draws."""
 
-    def __init__(self, inner: InnerLearner, confidence: Confidence, ranked: RankedTrajectories, outer: OuterConfig, *,
+    def __init__(self, inner: InnerLearner, confidence: Confidence, ranked: RankedTrajectories | None, outer: OuterConfig, *,
                  mu: float, rate: float, gate_after: int | None) -> None:
         self.inner = inner
         self.confidence = confidence
         self.theta = inner.theta()
-        self._ranked = ranked
+        self.ranked = ranked
         self._outer = outer
         self._mu = mu
         self._adam = Adam(rate)
@@ -33,9 +35,11 @@ class Cail:
         self._steps = 0
 
     def outer_loss(self, theta: Parameters) -> Tensor:
-        """L_out(θ), Eq. 13."""
-        returns = self._ranked.returns(self.inner.reward(theta, self._ranked.batch))
-        return ranking_loss(returns / self._outer.temperature, self._ranked.rank, self._outer.loss)
+        """L_out(θ), Eq. 13, with the learned returns divided by a temperature."""
+        if self.ranked is None:
+            raise ValueError("an outer loss needs ranked trajectories")
+        returns = self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
+        return ranking_loss(returns / self._outer.temperature, self.ranked.rank, self._outer.loss)
 
     def step(self, rows: Tensor, demo: Batch, other: Batch) -> BilevelResult:
         """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`."""
@@ -62,15 +66,13 @@ class Cail:
         self._adam.take()
         return float(value)
 
-    def state(self) -> dict[str, object]:
+    def state(self) -> dict[str, Any]:
         return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state(), "steps": self._steps}
 
-    def restore(self, state: dict[str, Parameters | int]) -> None:
-        theta, adam, confidence, steps = state["theta"], state["adam"], state["confidence"], state["steps"]
-        assert isinstance(theta, dict) and isinstance(adam, dict) and isinstance(confidence, dict) and isinstance(steps, int)
-        self.theta, self._steps = theta, steps
-        self._adam.restore(adam)
-        self.confidence.restore(confidence)
+    def restore(self, state: dict[str, Any]) -> None:
+        self.theta, self._steps = dict(state["theta"]), state["steps"]
+        self._adam.restore(state["adam"])
+        self.confidence.restore(state["confidence"])
 
 
 def ranked_trajectories(demos: Demonstrations, config: MethodConfig) -> RankedTrajectories:
@@ -82,7 +84,9 @@ def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
     return torch.randint(n, (size,), generator=generator)
 
 
-def learn_confidence_before(demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> tuple[Confidence, list[BilevelResult]]:
+def learn_confidence_before(
+    demos: Demonstrations, config: MethodConfig, generator: torch.Generator,
+) -> tuple[Confidence, list[BilevelResult]]:
     """Confidence from the demonstrations alone, without a policy or an environment.
 
     Eq. 11 needs pairs of a policy to tell the demonstrations from. Before any policy exists the best guess at one is the

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad
 
 from cail_core.algorithms.batch import demo_batch
 from cail_core.algorithms.bilevel import Parameters, mean_one
-from cail_core.algorithms.optim import Adam
 from cail_core.config import setting
 from cail_core.demos.demonstrations import Demonstrations
+from cail_core.rl.networks import mlp
 
 LOG_RANGE = 8.0  # β stays within e^±8 of its start, so that no exponent overflows however long a run is
 
@@ -22,16 +22,16 @@ LOG_RANGE = 8.0  # β stays within e^±8 of its start, so that no exponent overf
 class ConfidenceConfig:
     """How β is held and moved. The paper: `vector`, `additive`, no sharing, no scale, α = 0.1."""
 
-    model: str = setting("vector", "vector: one free number per pair; network: a smooth function β(s, a)", choices=("vector", "network"))
+    model: str = setting("vector", "vector: one free number per pair; network: a smooth function β(s, a)",
+                         choices=("vector", "network"))
     update: str = setting("additive", "additive: β − αg cut at 0 (Eq. 5); multiplicative: β·exp(−αg), never quite 0",
                           choices=("additive", "multiplicative"))
     alpha: float = setting(0.1, "α, the step of Eq. 5", low=0.0)
-    share: float = setting(0.0, "how much of a pair's gradient is its trajectory's mean: 0 the pair alone, 1 the trajectory alone",
+    share: float = setting(0.0, "how much of a pair's gradient is its trajectory's mean: 0 the pair's own, 1 all alike",
                            low=0.0, high=1.0)
-    scale: str = setting("none", "none: the raw gradient; peak: divided by its largest root mean square so far, so that vanishing "
-                                 "gradients stay small instead of being blown up into noise", choices=("none", "peak"))
+    scale: str = setting("none", "none: the raw gradient; peak: divided by its largest root mean square so far, so that a "
+                                 "vanishing gradient stays small instead of being blown up into noise", choices=("none", "peak"))
     hidden: int = setting(64, "network: units in each of two hidden layers", low=1)
-    rate: float = setting(1e-3, "network: Adam's step in its weights", low=0.0)
 
 
 class Confidence:
@@ -125,33 +125,24 @@ class ConfidenceNetwork(Confidence):
         batch = demo_batch(demos)
         pairs = torch.cat([batch.state, batch.action], dim=1)
         self._pairs = (pairs - pairs.mean(0)) / pairs.std(0).clamp_min(1e-6)
-        self._net = nn.Sequential(nn.Linear(pairs.shape[1], config.hidden), nn.Tanh(),
-                                  nn.Linear(config.hidden, config.hidden), nn.Tanh(), nn.Linear(config.hidden, 1))
-        for layer in self._net:
-            if isinstance(layer, nn.Linear):
-                nn.init.orthogonal_(layer.weight, gain=1.0, generator=generator)
-                nn.init.zeros_(layer.bias)
-        nn.init.zeros_(self._net[-1].weight)  # β = 1 everywhere at the start, as in the paper
+        self._net = mlp([pairs.shape[1], config.hidden, config.hidden, 1], nn.Tanh, generator, output_gain=1e-6)  # β ≈ 1
         self._phi = {name: value.detach().clone() for name, value in self._net.named_parameters()}
-        self._adam = Adam(config.rate)
 
     def of(self, rows: Tensor) -> Tensor:
         return torch.exp(self._log_beta(self._phi, rows).clamp(-LOG_RANGE, LOG_RANGE)).detach()
 
     def update(self, rows: Tensor, slope: Tensor) -> None:
         step = self.config.alpha * self._scaled(self._shared(rows, slope))
-        along = torch.func.grad(lambda phi: (step * self._log_beta(phi, rows)).mean())(self._phi)
-        self._phi = self._adam.propose(self._phi, along)
-        self._adam.take()
+        along = grad(lambda phi: (step * self._log_beta(phi, rows)).mean())(self._phi)
+        # Plain descent: Adam would divide by the size of the gradient and so amplify what is left when the ranking is met.
+        self._phi = {name: value - along[name] for name, value in self._phi.items()}
 
     def state(self) -> Parameters:
-        return ({"peak": self._peak} | {f"phi.{name}": value for name, value in self._phi.items()}
-                | {f"adam.{name}": value for name, value in self._adam.state().items()})
+        return {"peak": self._peak} | {f"phi.{name}": value for name, value in self._phi.items()}
 
     def restore(self, state: Parameters) -> None:
         self._peak = state["peak"].clone()
         self._phi = {name: state[f"phi.{name}"].clone() for name in self._phi}
-        self._adam.restore({name[5:]: value.clone() for name, value in state.items() if name.startswith("adam.")})
 
     def _log_beta(self, phi: Parameters, rows: Tensor) -> Tensor:
         out: Tensor = functional_call(self._net, phi, (self._pairs[rows],))

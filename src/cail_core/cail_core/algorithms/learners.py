@@ -5,6 +5,7 @@ A method is a `MethodConfig`: AIRL and CAIL differ in where their confidence com
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from cail_core.algorithms.bilevel import BilevelResult
 from cail_core.algorithms.cail import Cail, draw, learn_confidence_before, ranked_trajectories
 from cail_core.algorithms.confidence import make_confidence, sharpened, spread
 from cail_core.algorithms.gail import Gail
+from cail_core.algorithms.inner import InnerLearner
 from cail_core.algorithms.method import MethodConfig
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.networks import TanhGaussianActor
@@ -74,10 +76,10 @@ class _Weighted:
     def confidence(self) -> Tensor:
         return self._confidence.all()
 
-    def _tie(self, inner: Any, rate: float) -> Cail:
+    def _tie(self, inner: InnerLearner, rate: float) -> Cail:
         gate_after = self.config.gate_after if self.config.gate else None
-        return Cail(inner, self._confidence, ranked_trajectories(self._demos, self.config), self.config.outer,
-                    mu=self.config.mu, rate=rate, gate_after=gate_after)
+        ranked = ranked_trajectories(self._demos, self.config) if len(self._demos.ranked) >= 2 else None
+        return Cail(inner, self._confidence, ranked, self.config.outer, mu=self.config.mu, rate=rate, gate_after=gate_after)
 
     def _update(self, rows: Tensor, demo: Batch, other: Batch) -> Metrics:
         """Eq. 7 where β is learned along with the policy, its third line alone where β is given."""
@@ -88,7 +90,7 @@ class _Weighted:
 
     def _confidence_metrics(self) -> Metrics:
         metrics = {"confidence_spread": spread(self._confidence.per_episode())}
-        if len(self._demos.ranked) >= 2:
+        if self.cail.ranked is not None:
             with torch.no_grad():
                 metrics["outer_loss"] = float(self.cail.outer_loss(self.cail.theta))
         return metrics
@@ -142,7 +144,8 @@ class AdversarialLearner(_Weighted):
         states, actions = self.data.state.shape[1], self.data.action.shape[1]
         self.inner: Airl | Gail
         if config.learner == "airl":
-            self.inner = Airl(states, actions, config.ppo.gamma, generator, hidden=c.hidden, reward_sees_action=c.reward_sees_action)
+            self.inner = Airl(states, actions, config.ppo.gamma, generator, hidden=c.hidden,
+                              reward_sees_action=c.reward_sees_action)
         else:
             self.inner = Gail(states, actions, generator, hidden=c.hidden)
         self.inner.state_scale.set(*_scale(self.data.state))
@@ -202,13 +205,15 @@ class AdversarialLearner(_Weighted):
     def _episodes(self, rollout: Rollout) -> Metrics:
         """Return and success of the episodes that ended in this rollout: to watch, never to choose by."""
         returns, successes = [], []
-        ended, reward, success = (rollout.terminated | rollout.truncated).numpy(), rollout.env_reward.numpy(), rollout.success.numpy()
+        ended = (rollout.terminated | rollout.truncated).numpy()
+        reward, success = rollout.env_reward.numpy(), rollout.success.numpy()
         for t in range(len(reward)):
             self._return += reward[t]
             returns += self._return[ended[t]].tolist()
             successes += success[t][ended[t]].tolist()
             self._return[ended[t]] = 0.0
-        return {"return": float(np.mean(returns)), "success": float(np.mean(successes))} if returns else {}
+        return {"return": float(np.mean(returns)) if returns else math.nan,
+                "success": float(np.mean(successes)) if successes else math.nan}
 
 
 def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:

@@ -16,25 +16,6 @@ DECAY_MEAN, DECAY_SQUARE, TINY = 0.9, 0.999, 1e-8
 
 
 @dataclass
-class Sgd:
-    """θ ← θ − μ g, the letter of Eq. 7."""
-
-    rate: float
-
-    def propose(self, theta: Parameters, slope: Parameters) -> Parameters:
-        return {name: value - self.rate * slope[name] for name, value in theta.items()}
-
-    def take(self) -> None:
-        """Nothing to remember."""
-
-    def state(self) -> Parameters:
-        return {}
-
-    def restore(self, state: Parameters) -> None:
-        """Nothing was remembered."""
-
-
-@dataclass
 class Adam:
     """Adam (Kingma & Ba 2015), which the paper's experiments use for θ."""
 

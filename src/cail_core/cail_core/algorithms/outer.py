@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,16 +42,6 @@ def ranking_loss(returns: Tensor, rank: Tensor, loss: str = "rk") -> Tensor:
     sign = torch.sign(rank[j] - rank[i]).to(returns.dtype)
     pair = {"rk": rk, "logistic": logistic}[loss]
     return (sign.abs() * pair(returns[i] - returns[j], sign)).sum()
-
-
-def ranking_accuracy(returns: Tensor, rank: Tensor, new: Tensor | None = None) -> float:
-    """The share of ordered pairs that the learned returns put in order; with `new`, of the pairs that touch a new one."""
-    i, j = torch.triu_indices(len(returns), len(returns), offset=1)
-    counted = rank[i] != rank[j]
-    if new is not None:
-        counted &= new[i] | new[j]
-    right = (returns[i] > returns[j]) == (rank[i] < rank[j])
-    return float(right[counted].float().mean()) if counted.any() else math.nan
 
 
 @dataclass(frozen=True)
