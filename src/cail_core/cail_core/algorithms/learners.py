@@ -6,12 +6,14 @@ A method is a `MethodConfig`: AIRL and CAIL differ in where their confidence com
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from cail_core.algorithms.absorbing import Padded, flagged, padded, tail
 from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bc import BehaviourCloning
@@ -142,48 +144,63 @@ class AdversarialLearner(_Weighted):
         super().__init__(demos, config, generator)
         c = config.discriminator
         states, actions = self.data.state.shape[1], self.data.action.shape[1]
+        mean, scale = _scale(self.data.state)
         self.inner: Airl | Gail
         if config.learner == "airl":
-            self.inner = Airl(states, actions, config.ppo.gamma, generator, hidden=c.hidden,
+            self.inner = Airl(states + 1, actions, config.ppo.gamma, generator, hidden=c.hidden,
                               reward_sees_action=c.reward_sees_action)
         else:
-            self.inner = Gail(states, actions, generator, hidden=c.hidden)
-        self.inner.state_scale.set(*_scale(self.data.state))
+            self.inner = Gail(states + 1, actions, generator, hidden=c.hidden)
+        self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
         self.cail = self._tie(self.inner, c.rate)
+        if self.cail.ranked is not None:
+            self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
+        self._max_steps = task.spec.max_steps
+        self._demo_steps_left = (self._max_steps - torch.as_tensor(np.diff(demos.starts))).clamp_min(0)[
+            torch.as_tensor(demos.episode_of_pair)][self.data.terminated.bool()]
         self.ppo = PPO(states, actions, config.ppo, generator)
-        self.ppo.standardise_observations(*_scale(self.data.state))
+        self.ppo.standardise_observations(mean, scale)
         self.actor = self.ppo.actor
         self._seed = seed
         self._env: BatchEnv = task.make_env(config.ppo.num_envs)
         self._observation: Array
         self._return = np.zeros(config.ppo.num_envs)
+        self._length = np.zeros(config.ppo.num_envs, dtype=np.int64)
 
     def begin_segment(self, segment: int) -> None:
         """Environments cannot be saved; starting them anew at every checkpoint makes a resumed run the same as a whole one."""
         self._observation = self._env.reset(int(np.random.SeedSequence((self._seed, segment)).generate_state(1)[0]))
         self._return[:] = 0.0
+        self._length[:] = 0
 
     def iterate(self) -> Metrics:
         """Collect with π; improve D by Eq. 7 or Eq. 11; improve π on the reward of D, Eq. 12."""
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current
-        policy = Batch(*(self._flat(x) for x in (rollout.observation, rollout.action, rollout.next_observation,
-                                                 rollout.terminated.float(), self._floor(rollout.log_prob))))
+        episodes, steps_left = self._episodes(rollout)
+        policy = padded(Batch(*(column.flatten(0, 1) for column in (
+            rollout.observation, rollout.action, rollout.next_observation, rollout.terminated.float(),
+            self._floor(rollout.log_prob)))), steps_left)
         with torch.no_grad():
-            demos = self.data._replace(log_prob=self._floor(self.actor.log_prob(self.data.state, self.data.action)))
+            log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
+        demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
         metrics: list[Metrics] = []
         for _ in range(self.config.discriminator.steps):
-            rows = draw(len(demos.state), self.config.discriminator.batch, self.generator)
-            others = draw(len(policy.state), self.config.discriminator.batch, self.generator)
-            metrics.append(self._update(rows, demos.rows(rows), policy.rows(others)))
-        with torch.no_grad():
-            reward = self.inner.policy_reward(self.cail.theta, policy).reshape(rollout.env_reward.shape)
+            rows = demos.pool[draw(len(demos.pool), self.config.discriminator.batch, self.generator)]
+            others = policy.pool[draw(len(policy.pool), self.config.discriminator.batch, self.generator)]
+            metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
+        reward = self._reward(policy, steps_left, rollout.steps).reshape(rollout.env_reward.shape)
         # PPO normalises advantages, so a factor on the reward changes nothing but the size of what the critic must learn;
         # with 1 − γ its values are averages per step instead of sums over hundreds of them.
         ppo = self.ppo.update(rollout, (1 - self.config.ppo.gamma) * reward)
         self.done += rollout.steps
-        return (_mean(metrics) | self._confidence_metrics() | ppo | self._episodes(rollout)
-                | {"learned_reward": float(reward.mean())})
+        return _mean(metrics) | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(reward.mean())}
+
+    @torch.no_grad()
+    def _reward(self, policy: Padded, steps_left: Tensor, steps: int) -> Tensor:
+        """The reward of D for every step; the last step of an episode that ended early also gets what waiting is worth."""
+        reward = self.inner.policy_reward(self.cail.theta, policy.batch)
+        return reward[:steps].index_add(0, policy.origin[steps:], tail(reward[steps:], steps_left, self.config.ppo.gamma))
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"ppo": self.ppo.state_dict()}
@@ -198,22 +215,22 @@ class AdversarialLearner(_Weighted):
     def _floor(self, log_prob: Tensor) -> Tensor:
         return log_prob.clamp_min(self.config.discriminator.min_log_prob)
 
-    @staticmethod
-    def _flat(column: Tensor) -> Tensor:
-        return column.flatten(0, 1)
-
-    def _episodes(self, rollout: Rollout) -> Metrics:
-        """Return and success of the episodes that ended in this rollout: to watch, never to choose by."""
-        returns, successes = [], []
-        ended = (rollout.terminated | rollout.truncated).numpy()
+    def _episodes(self, rollout: Rollout) -> tuple[Metrics, Tensor]:
+        """Return and success of the episodes that ended in this rollout (to watch, never to choose by), and how many steps
+        each terminated one still had."""
+        returns, successes, steps_left = [], [], []
+        terminated, ended = rollout.terminated.numpy(), (rollout.terminated | rollout.truncated).numpy()
         reward, success = rollout.env_reward.numpy(), rollout.success.numpy()
         for t in range(len(reward)):
             self._return += reward[t]
+            self._length += 1
             returns += self._return[ended[t]].tolist()
             successes += success[t][ended[t]].tolist()
+            steps_left += (self._max_steps - self._length[terminated[t]]).clip(0).tolist()
             self._return[ended[t]] = 0.0
-        return {"return": float(np.mean(returns)) if returns else math.nan,
-                "success": float(np.mean(successes)) if successes else math.nan}
+            self._length[ended[t]] = 0
+        return ({"return": float(np.mean(returns)) if returns else math.nan,
+                 "success": float(np.mean(successes)) if successes else math.nan}, torch.tensor(steps_left, dtype=torch.int64))
 
 
 def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:
