@@ -1,0 +1,47 @@
+"""Behaviour cloning as an inner learner: the likelihood of the demonstrated actions, no environment needed."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+from torch.func import functional_call
+
+from cail_core.algorithms.batch import Batch
+from cail_core.algorithms.bilevel import Parameters, mean_one
+from cail_core.algorithms.inner import ModuleLearner
+from cail_core.rl.networks import TanhGaussianActor
+
+
+class BehaviourCloning(ModuleLearner):
+    """L_in(θ, β) = E[β(s, a) · −log π_θ(a|s)], with π_θ(·|s) = N(mode_θ(s), σ²) in action space.
+
+    The likelihood is taken where the robot acts, not before the squashing: there an action at its limit lies at
+    infinity, and a clipped demonstration would outweigh all others. The outer loss ranks trajectories by
+    R'(s, a) = log π_θ(a|s): a good policy finds good demonstrations likelier than bad ones. σ is given, not learned:
+    a shrinking σ would stretch the learned returns until the first few pairs in order settle the ranking loss.
+    """
+
+    def __init__(self, actor: TanhGaussianActor, sigma: float) -> None:
+        super().__init__()
+        self.actor = actor
+        self.sigma = sigma
+
+    def forward(self, state: Tensor, action: Tensor) -> Tensor:
+        """log π_θ(a|s)."""
+        error = (action - self.actor.mode(state)) / self.sigma
+        return -(0.5 * error**2 + math.log(self.sigma) + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def theta(self) -> Parameters:
+        """All but the exploration noise, which the likelihood does not look at."""
+        return {name: value for name, value in super().theta().items() if name != "actor.log_std"}
+
+    def load(self, theta: Parameters) -> None:
+        self.load_state_dict({**self.state_dict(), **theta})
+
+    def reward(self, theta: Parameters, batch: Batch) -> Tensor:
+        out: Tensor = functional_call(self, theta, (batch.state, batch.action))
+        return out
+
+    def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
+        return -(mean_one(beta) * self.reward(theta, demo)).mean()

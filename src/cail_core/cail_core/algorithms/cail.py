@@ -1,0 +1,110 @@
+"""Confidence-aware imitation learning: an inner learner, a confidence and an outer loss tied together by Eq. 7."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value
+
+from cail_core.algorithms.batch import Batch, demo_batch
+from cail_core.algorithms.bilevel import BilevelResult, Parameters, bilevel_step
+from cail_core.algorithms.confidence import Confidence, make_confidence
+from cail_core.algorithms.gail import Gail
+from cail_core.algorithms.inner import InnerLearner
+from cail_core.algorithms.method import MethodConfig, OuterConfig
+from cail_core.algorithms.optim import Adam
+from cail_core.algorithms.outer import RankedTrajectories, ranking_loss
+from cail_core.demos.demonstrations import Demonstrations
+
+
+class Cail:
+    """θ, β and the step of Eq. 7 on batches that a caller draws."""
+
+    def __init__(self, inner: InnerLearner, confidence: Confidence, ranked: RankedTrajectories | None, outer: OuterConfig, *,
+                 mu: float, rate: float, gate_after: int | None) -> None:
+        self.inner = inner
+        self.confidence = confidence
+        self.theta = inner.theta()
+        self.ranked = ranked
+        self._outer = outer
+        self._mu = mu
+        self._adam = Adam(rate)
+        self._gate_after = gate_after
+        self._steps = 0
+
+    def outer_loss(self, theta: Parameters) -> Tensor:
+        """L_out(θ), Eq. 13, with the learned returns divided by a temperature."""
+        if self.ranked is None:
+            raise ValueError("an outer loss needs ranked trajectories")
+        returns = self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
+        return ranking_loss(returns / self._outer.temperature, self.ranked.rank, self._outer.loss)
+
+    def step(self, rows: Tensor, demo: Batch, other: Batch) -> BilevelResult:
+        """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`."""
+        gated = self._gate_after is not None and self._steps >= self._gate_after
+        self.theta, result = bilevel_step(
+            self.theta,
+            beta=lambda: self.confidence.of(rows),
+            update_beta=lambda slope: self.confidence.update(rows, slope),
+            update_theta=lambda slope: self._adam.propose(self.theta, slope),
+            inner=lambda theta, beta: self.inner.loss(theta, beta, demo, other),
+            outer=self.outer_loss,
+            mu=self._mu,
+            gate=0.0 if gated else None,
+        )
+        if result.accepted:
+            self._adam.take()
+        self._steps += 1
+        return result
+
+    def weighted_step(self, weight: Tensor, demo: Batch, other: Batch) -> float:
+        """The third line of Eq. 7 alone: the inner learner with weights that stay as they are."""
+        slope, value = grad_and_value(lambda theta: self.inner.loss(theta, weight, demo, other))(self.theta)
+        self.theta = self._adam.propose(self.theta, slope)
+        self._adam.take()
+        return float(value)
+
+    def state(self) -> dict[str, Any]:
+        return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state(), "steps": self._steps}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.theta, self._steps = dict(state["theta"]), state["steps"]
+        self._adam.restore(state["adam"])
+        self.confidence.restore(state["confidence"])
+
+
+def ranked_trajectories(demos: Demonstrations, config: MethodConfig) -> RankedTrajectories:
+    return RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns)
+
+
+def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
+    """`size` rows out of n, with replacement."""
+    return torch.randint(n, (size,), generator=generator)
+
+
+def learn_confidence_before(
+    demos: Demonstrations, config: MethodConfig, generator: torch.Generator,
+) -> tuple[Confidence, list[BilevelResult]]:
+    """Confidence from the demonstrations alone, without a policy or an environment.
+
+    Eq. 11 needs pairs of a policy to tell the demonstrations from. Before any policy exists the best guess at one is the
+    demonstrators' own mixture π^d, so its pairs are the demonstrations, all with weight 1:
+
+        L_in(θ, β) = E_{β p_d}[−log D] + E_{p_d}[−log(1 − D)]
+
+    Its minimum is logit D(s, a) = log β(s, a): the learned reward *is* the log-confidence, and the outer loss asks β
+    itself to order the ranked trajectories. Nothing adversarial moves meanwhile, which keeps the gradient of β steady.
+    """
+    data = demo_batch(demos)
+    n = len(data.state)
+    inner = Gail(data.state.shape[1], data.action.shape[1], generator, hidden=config.discriminator.hidden)
+    inner.state_scale.set(data.state.mean(0), data.state.std(0).clamp_min(1e-3))
+    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked_trajectories(demos, config), config.outer,
+                mu=config.before.mu, rate=config.before.rate, gate_after=config.gate_after if config.gate else None)
+    history = []
+    for _ in range(config.before.steps):
+        rows, others = draw(n, config.before.batch, generator), draw(n, config.before.batch, generator)
+        history.append(cail.step(rows, data.rows(rows), data.rows(others)))
+    return cail.confidence, history

@@ -1,0 +1,249 @@
+"""The loop of each kind of method, one iteration at a time: cloning from recorded data, and adversarial in an environment.
+
+A method is a `MethodConfig`: AIRL and CAIL differ in where their confidence comes from and in nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cail_core.algorithms.absorbing import Padded, flagged, padded, tail
+from cail_core.algorithms.airl import Airl
+from cail_core.algorithms.batch import Batch, demo_batch
+from cail_core.algorithms.bc import BehaviourCloning
+from cail_core.algorithms.bilevel import BilevelResult
+from cail_core.algorithms.cail import Cail, draw, learn_confidence_before, ranked_trajectories
+from cail_core.algorithms.confidence import make_confidence, sharpened, spread
+from cail_core.algorithms.gail import Gail
+from cail_core.algorithms.inner import InnerLearner
+from cail_core.algorithms.method import MethodConfig
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.rl.networks import TanhGaussianActor
+from cail_core.rl.ppo import PPO
+from cail_core.rl.rollout import Rollout, collect
+from cail_core.tasks.base import Array, BatchEnv, Task
+
+CLONING_STEPS = 50  # gradient steps in one iteration of cloning
+Metrics = dict[str, float]
+
+
+class Learner(Protocol):
+    """A method at work."""
+
+    actor: TanhGaussianActor
+    done: int
+
+    def iterate(self) -> Metrics:
+        """One iteration; adds its steps to `done`."""
+        ...
+
+    def confidence(self) -> Tensor:
+        """β of every demonstration pair, mean 1, in dataset order."""
+        ...
+
+    def begin_segment(self, segment: int) -> None:
+        """Called at the start and after every checkpoint: what cannot be saved (environments) starts anew here."""
+        ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def restore(self, state: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Weighted:
+    """What both loops share: the data, the confidence and the choice between Eq. 7 and fixed weights."""
+
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
+        self.config = config
+        self.generator = generator
+        self.done = 0
+        self.data = demo_batch(demos)
+        self._demos = demos
+        self._episode = torch.as_tensor(demos.episode_of_pair)
+        if config.confidence == "before":
+            self._confidence, _ = learn_confidence_before(demos, config, generator)
+        else:
+            self._confidence = make_confidence(demos, config.beta, generator)
+        self._weight = sharpened(self._confidence.all(), config.trusted)
+        self.cail: Cail
+
+    def confidence(self) -> Tensor:
+        return self._confidence.all()
+
+    def _tie(self, inner: InnerLearner, rate: float) -> Cail:
+        gate_after = self.config.gate_after if self.config.gate else None
+        ranked = ranked_trajectories(self._demos, self.config) if len(self._demos.ranked) >= 2 else None
+        return Cail(inner, self._confidence, ranked, self.config.outer, mu=self.config.mu, rate=rate, gate_after=gate_after)
+
+    def _update(self, rows: Tensor, demo: Batch, other: Batch) -> Metrics:
+        """Eq. 7 where β is learned along with the policy, its third line alone where β is given."""
+        if self.config.confidence == "during":
+            result: BilevelResult = self.cail.step(rows, demo, other)
+            return {"inner_loss": result.inner, "accepted": float(result.accepted)}
+        return {"inner_loss": self.cail.weighted_step(self._weight[rows], demo, other), "accepted": 1.0}
+
+    def _confidence_metrics(self) -> Metrics:
+        metrics = {"confidence_spread": spread(self._confidence.per_episode())}
+        if self.cail.ranked is not None:
+            with torch.no_grad():
+                metrics["outer_loss"] = float(self.cail.outer_loss(self.cail.theta))
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        return {"cail": self.cail.state(), "done": self.done, "generator": self.generator.get_state()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.cail.restore(state["cail"])
+        self._weight = sharpened(self._confidence.all(), self.config.trusted)
+        self.done = state["done"]
+        self.generator.set_state(state["generator"])
+
+
+class CloningLearner(_Weighted):
+    """bc and cail-bc: nothing but the recorded data."""
+
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
+        super().__init__(demos, config, generator)
+        self.actor = TanhGaussianActor(self.data.state.shape[1], self.data.action.shape[1], generator, hidden=config.ppo.hidden)
+        self.actor.standardise.set(*_scale(self.data.state))
+        self.cail = self._tie(BehaviourCloning(self.actor, config.cloning.sigma), config.cloning.rate)
+
+    def iterate(self) -> Metrics:
+        metrics: list[Metrics] = []
+        for _ in range(CLONING_STEPS):
+            rows = draw(len(self.data.state), self.config.cloning.batch, self.generator)
+            demo = self.data.rows(rows)
+            metrics.append(self._update(rows, demo, demo))
+        self.done += CLONING_STEPS
+        self.cail.inner.load(self.cail.theta)
+        return _mean(metrics) | self._confidence_metrics()
+
+    def begin_segment(self, segment: int) -> None:
+        """Nothing runs outside."""
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.cail.inner.load(self.cail.theta)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+class AdversarialLearner(_Weighted):
+    """airl, gail and the CAIL methods on them: a discriminator, and PPO on the reward that it gives."""
+
+    def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
+        super().__init__(demos, config, generator)
+        c = config.discriminator
+        states, actions = self.data.state.shape[1], self.data.action.shape[1]
+        mean, scale = _scale(self.data.state)
+        self.inner: Airl | Gail
+        if config.learner == "airl":
+            self.inner = Airl(states + 1, actions, config.ppo.gamma, generator, hidden=c.hidden,
+                              reward_sees_action=c.reward_sees_action)
+        else:
+            self.inner = Gail(states + 1, actions, generator, hidden=c.hidden)
+        self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
+        self.cail = self._tie(self.inner, c.rate)
+        if self.cail.ranked is not None:
+            self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
+        self._max_steps = task.spec.max_steps
+        self._demo_steps_left = (self._max_steps - torch.as_tensor(np.diff(demos.starts))).clamp_min(0)[
+            torch.as_tensor(demos.episode_of_pair)][self.data.terminated.bool()]
+        self.ppo = PPO(states, actions, config.ppo, generator)
+        self.ppo.standardise_observations(mean, scale)
+        self.actor = self.ppo.actor
+        self._seed = seed
+        self._env: BatchEnv = task.make_env(config.ppo.num_envs)
+        self._observation: Array
+        self._return = np.zeros(config.ppo.num_envs)
+        self._length = np.zeros(config.ppo.num_envs, dtype=np.int64)
+
+    def begin_segment(self, segment: int) -> None:
+        """Environments cannot be saved; starting them anew at every checkpoint makes a resumed run the same as a whole one."""
+        self._observation = self._env.reset(int(np.random.SeedSequence((self._seed, segment)).generate_state(1)[0]))
+        self._return[:] = 0.0
+        self._length[:] = 0
+
+    def iterate(self) -> Metrics:
+        """Collect with π; improve D by Eq. 7 or Eq. 11; improve π on the reward of D, Eq. 12."""
+        rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
+        self._observation = rollout.current
+        episodes, steps_left = self._episodes(rollout)
+        policy = padded(Batch(*(column.flatten(0, 1) for column in (
+            rollout.observation, rollout.action, rollout.next_observation, rollout.terminated.float(),
+            self._floor(rollout.log_prob)))), steps_left)
+        with torch.no_grad():
+            log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
+        demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
+        metrics: list[Metrics] = []
+        for _ in range(self.config.discriminator.steps):
+            rows = demos.pool[draw(len(demos.pool), self.config.discriminator.batch, self.generator)]
+            others = policy.pool[draw(len(policy.pool), self.config.discriminator.batch, self.generator)]
+            metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
+        reward = self._reward(policy, steps_left, rollout.steps).reshape(rollout.env_reward.shape)
+        # PPO normalises advantages, so a factor on the reward changes nothing but the size of what the critic must learn;
+        # with 1 − γ its values are averages per step instead of sums over hundreds of them.
+        ppo = self.ppo.update(rollout, (1 - self.config.ppo.gamma) * reward)
+        self.done += rollout.steps
+        return _mean(metrics) | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(reward.mean())}
+
+    @torch.no_grad()
+    def _reward(self, policy: Padded, steps_left: Tensor, steps: int) -> Tensor:
+        """The reward of D for every step; the last step of an episode that ended early also gets what waiting is worth."""
+        reward = self.inner.policy_reward(self.cail.theta, policy.batch)
+        return reward[:steps].index_add(0, policy.origin[steps:], tail(reward[steps:], steps_left, self.config.ppo.gamma))
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"ppo": self.ppo.state_dict()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self.ppo.load_state_dict(state["ppo"])
+
+    def close(self) -> None:
+        self._env.close()
+
+    def _floor(self, log_prob: Tensor) -> Tensor:
+        return log_prob.clamp_min(self.config.discriminator.min_log_prob)
+
+    def _episodes(self, rollout: Rollout) -> tuple[Metrics, Tensor]:
+        """Return and success of the episodes that ended in this rollout (to watch, never to choose by), and how many steps
+        each terminated one still had."""
+        returns, successes, steps_left = [], [], []
+        terminated, ended = rollout.terminated.numpy(), (rollout.terminated | rollout.truncated).numpy()
+        reward, success = rollout.env_reward.numpy(), rollout.success.numpy()
+        for t in range(len(reward)):
+            self._return += reward[t]
+            self._length += 1
+            returns += self._return[ended[t]].tolist()
+            successes += success[t][ended[t]].tolist()
+            steps_left += (self._max_steps - self._length[terminated[t]]).clip(0).tolist()
+            self._return[ended[t]] = 0.0
+            self._length[ended[t]] = 0
+        return ({"return": float(np.mean(returns)) if returns else math.nan,
+                 "success": float(np.mean(successes)) if successes else math.nan}, torch.tensor(steps_left, dtype=torch.int64))
+
+
+def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:
+    """The learner of a method; `task` is asked for environments only by the adversarial ones."""
+    generator = torch.Generator().manual_seed(seed)
+    if config.learner == "bc":
+        return CloningLearner(demos, config, generator)
+    return AdversarialLearner(task, demos, config, seed, generator)
+
+
+def _scale(states: Tensor) -> tuple[Tensor, Tensor]:
+    return states.mean(0), states.std(0).clamp_min(1e-3)
+
+
+def _mean(metrics: list[Metrics]) -> Metrics:
+    return {name: float(np.mean([m[name] for m in metrics])) for name in metrics[0]}

@@ -1,0 +1,85 @@
+"""The settings of a method: `config/<method>.yaml`. Every departure from the paper is one named value here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cail_core.algorithms.confidence import ConfidenceConfig
+from cail_core.config import find_config, load_config, setting
+from cail_core.errors import BadInput
+from cail_core.rl.ppo import PPOConfig
+
+METHODS = ("cail", "cail-paper", "cail-gail", "cail-bc", "airl", "gail", "bc")
+
+
+@dataclass(frozen=True)
+class OuterConfig:
+    """L_out, Eq. 13. The paper: `rk`, `sum`, temperature 1."""
+
+    loss: str = setting("logistic", "rk: Eq. 14; logistic: Bradley–Terry", choices=("rk", "logistic"))
+    returns: str = setting("mean", "sum: Eq. 13; mean: per step, so that a long trajectory has no advantage",
+                           choices=("sum", "mean"))
+    temperature: float = setting(0.2, "learned returns are divided by it; a smaller one is content with smaller differences",
+                                 low=1e-6)
+
+
+@dataclass(frozen=True)
+class BeforeConfig:
+    """Learning confidence from the demonstrations alone: Eq. 11 with all demonstrations in the place of the policy's pairs."""
+
+    steps: int = setting(300, "bi-level steps", low=1)
+    batch: int = setting(1000, "pairs per step, and as many again for the other side of the discriminator", low=1)
+    mu: float = setting(0.1, "μ of the pseudo-update", low=0.0)
+    rate: float = setting(1e-3, "Adam's step in θ", low=0.0)
+
+
+@dataclass(frozen=True)
+class DiscriminatorConfig:
+    """The discriminator of AIRL and GAIL."""
+
+    hidden: list[int] = setting([100, 100], "sizes of the hidden layers (ReLU)")
+    rate: float = setting(1e-3, "Adam's step in θ; the paper: 3e-4", low=0.0)
+    steps: int = setting(20, "updates after each rollout", low=1)
+    batch: int = setting(1000, "pairs of the demonstrations, and of the policy, in each update", low=1)
+    reward_sees_action: bool = setting(True, "AIRL: g(s, a) instead of g(s)")
+    min_log_prob: float = setting(-10.0, "AIRL: log π(a|s) counts as no less: a demonstrated action at its limit has a "
+                                         "log-probability of minus hundreds under a squashed policy, which no f can balance")
+
+
+@dataclass(frozen=True)
+class CloningConfig:
+    """Behaviour cloning."""
+
+    sigma: float = setting(0.3, "σ of the action likelihood", low=1e-3)
+    rate: float = setting(1e-3, "Adam's step in θ", low=0.0)
+    batch: int = setting(1000, "pairs per gradient step", low=1)
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """`config/<method>.yaml`."""
+
+    learner: str = setting("airl", "the inner learner that gives the policy", choices=("airl", "gail", "bc"))
+    confidence: str = setting("none", "none: all pairs count the same; before: learned from the demonstrations alone, then "
+                                      "frozen; during: Eq. 7 with the policy's own learner, as in the paper",
+                            choices=("none", "before", "during"))
+    trusted: float = setting(1.0, "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
+                                  "pairs (effective sample size); 1: β itself, as in the paper", low=0.01, high=1.0)
+    mu: float = setting(3e-4, "during: μ of the pseudo-update", low=0.0)
+    gate: bool = setting(True, "Theorem 1: take the real update only where it does not raise the outer loss (Eq. 8 with C = 0)")
+    gate_after: int = setting(100, "updates before the gate acts: an untrained discriminator would refuse everything", low=0)
+    steps: int = setting(200_000, "environment steps; for bc gradient steps", low=1)
+    checkpoint_every: int = setting(5, "iterations between two checkpoints", low=1)
+    beta: ConfidenceConfig = setting(ConfidenceConfig, "how β is held and moved")
+    outer: OuterConfig = setting(OuterConfig, "the outer loss")
+    before: BeforeConfig = setting(BeforeConfig, "confidence from the demonstrations alone")
+    discriminator: DiscriminatorConfig = setting(DiscriminatorConfig, "AIRL and GAIL")
+    cloning: CloningConfig = setting(CloningConfig, "behaviour cloning")
+    ppo: PPOConfig = setting(PPOConfig, "the policy of AIRL and GAIL")
+
+
+def method_config(method: str) -> MethodConfig:
+    """The installed settings of a method."""
+    if method not in METHODS:
+        raise BadInput(f"expected a method out of {', '.join(METHODS)}, given '{method}'")
+    return load_config(MethodConfig, find_config(method))

@@ -1,0 +1,42 @@
+"""`cail train`: learns a confidence for every demonstration pair and a policy."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cail_core.algorithms.method import METHODS, MethodConfig, method_config
+from cail_core.config import find_config, load_config
+from cail_core.demos.dataset import DemoDataset
+from cail_core.tasks import get_task
+from cail_core.training import train
+
+
+def register(subparsers: Any) -> None:
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "train", help="learn confidences and a policy from demonstrations",
+        description="Fill the run folder RUN; a run that is there already goes on after its last checkpoint.",
+        epilog=f"methods: {', '.join(METHODS)}; docs/algorithms.md describes them")
+    parser.add_argument("--task", required=True)
+    parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with demonstrations")
+    parser.add_argument("--method", default="cail", help="default: cail")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same run; default: 0")
+    parser.add_argument("--steps", type=int, help="environment steps, for bc and cail-bc gradient steps; default: the method's")
+    parser.add_argument("--config", metavar="FILE.yaml", help="settings in place of the method's installed ones")
+    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="run folder")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    config = method_config(args.method)
+    if args.config is not None:
+        config = load_config(MethodConfig, find_config(args.config))
+    task = get_task(args.task)
+    demos = DemoDataset(args.demos).demonstrations()
+    torch.set_num_threads(1)  # the networks are small: more threads cost more than they bring, and change the last bits
+    train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name, show=True)
+    print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
+    return 0

@@ -1,0 +1,245 @@
+"""`cail train`: from demonstrations to a run folder with a policy, a confidence for every pair, and the curves."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import torch
+import yaml
+
+from cail_core import __version__, durable
+from cail_core.algorithms.confidence import segment_mean
+from cail_core.algorithms.learners import Learner, Metrics, make_learner
+from cail_core.algorithms.method import MethodConfig
+from cail_core.config import read_yaml, to_dict
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.errors import BadInput, CailError, listed
+from cail_core.policy import save_policy
+from cail_core.tasks.base import Task
+from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
+from cail_core.training.display import Display
+
+CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml", "metrics.csv", "confidence.parquet"
+LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
+TOO_LARGE = 1e8
+
+
+class TrainingDiverged(CailError):
+    """A loss or a weight is no longer a usable number."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, on what, how, and where it goes."""
+
+    task: Task
+    demos: Demonstrations
+    method: str
+    config: MethodConfig
+    seed: int
+    steps: int
+    out: Path
+    demos_name: str = ""
+
+    def about(self) -> dict[str, Any]:
+        """What must not change between a run and its continuation."""
+        digest = hashlib.sha256()
+        for part in (self.demos.states, self.demos.actions, self.demos.starts, self.demos.rank):
+            digest.update(np.ascontiguousarray(part).tobytes())
+        settings = json.loads(json.dumps(to_dict(self.config)))  # as it reads when it comes back: a tuple is a list
+        return {"version": __version__, "task": self.task.spec.name, "method": self.method, "seed": self.seed,
+                "demonstrations": digest.hexdigest()[:16], "settings": settings}
+
+
+def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
+          demos_name: str = "", show: bool = False) -> Path:
+    """Train `method` and fill the run folder `out`; a run that is there already goes on after its last checkpoint.
+
+    Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not.
+    """
+    run = Run(task, demos, method, config, seed, steps or config.steps, out, demos_name)
+    check(run)
+    state = _begin(run)
+    with durable.locked(out):
+        learner = make_learner(task, demos, config, seed)
+        try:
+            _loop(run, learner, state, show)
+        finally:
+            learner.close()
+    return out
+
+
+def check(run: Run) -> None:
+    """Refuse, all at once, demonstrations that do not fit the task or the method."""
+    spec, demos = run.task.spec, run.demos
+    faults = [f"{column.shape[1]} {what} per frame, the task '{spec.name}' has {len(names)} ({', '.join(names)})"
+              for what, column, names in (("observations", demos.states, spec.observation_names),
+                                          ("actions", demos.actions, spec.action_names)) if column.shape[1] != len(names)]
+    for what, column in (("observations", demos.states), ("actions", demos.actions), ("final observations", demos.next_states)):
+        if not np.isfinite(column).all():
+            faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
+    if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
+        faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
+    if run.config.confidence != "none" and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
+        faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
+                      "`cail demos rank` ranks some")
+    if run.steps < 1:
+        faults.append(f"expected at least 1 step, given {run.steps}")
+    if faults:
+        raise BadInput(listed(f"cannot train '{run.method}' on {run.demos_name or 'these demonstrations'}", faults))
+
+
+def _begin(run: Run) -> dict[str, Any] | None:
+    """Make a new run folder, or check that the one there is this very run and read its last state."""
+    out, about = run.out, run.about()
+    if out.exists() and not out.is_dir():
+        raise BadInput(f"expected --out to be a folder, {out} is a file")
+    if out.is_dir() and any(out.iterdir()):
+        if not (out / CONFIG).is_file():
+            raise BadInput(f"{out} is neither empty nor a run (no {CONFIG} in it); choose another --out")
+        held = _flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
+        faults = [f"{name}: it has {held.get(name)!r}, asked for {value!r}"
+                  for name, value in _flat(about).items() if held.get(name) != value]
+        if faults:
+            raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
+        return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
+    durable.make_folder(out)
+    text = yaml.safe_dump({**about, "steps": run.steps, "demos": run.demos_name}, sort_keys=False, allow_unicode=True)
+    durable.write_bytes(out / CONFIG, text.encode())
+    return None
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Nested settings as one level: settings.ppo.gamma → 0.995."""
+    if not isinstance(value, dict):
+        return {name: value}
+    made: dict[str, Any] = {}
+    for key, content in value.items():
+        made |= _flat(content, f"{name}.{key}" if name else str(key))
+    return made
+
+
+def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) -> None:
+    config, out = run.config, run.out
+    iteration = segment = size = 0
+    if state is not None:
+        learner.restore(state["learner"])
+        iteration, segment, size = state["iteration"], state["segment"], state["metrics_bytes"]
+    if learner.done >= run.steps:
+        return
+    with Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display, \
+            _Curves(out, size, learner.done) as curves:
+        while learner.done < run.steps:
+            learner.begin_segment(segment)
+            for _ in range(config.checkpoint_every):
+                metrics = learner.iterate()
+                iteration += 1
+                _stop_if_diverged(metrics, learner, out)
+                curves.add(iteration, learner.done, metrics)
+                display.show(learner.done, metrics)
+                if learner.done >= run.steps:
+                    break
+            segment += 1
+            _save(run, learner, iteration, segment, curves.size())
+
+
+def _save(run: Run, learner: Learner, iteration: int, segment: int, metrics_bytes: int) -> None:
+    """The checkpoint comes last: it vouches for everything before it."""
+    state = {"learner": learner.state(), "iteration": iteration, "segment": segment, "metrics_bytes": metrics_bytes}
+    if not is_finite(state):
+        raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
+    confidence = learner.confidence()
+    save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
+                {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
+                 "seed": run.seed, "steps": learner.done, "cail": __version__},
+                card_text=_trusted(run.demos, confidence))
+    _write_confidence(run.out / CONFIDENCE, run.demos, confidence)
+    write_checkpoint(run.out / CHECKPOINT, state, run.about())
+
+
+def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tensor) -> None:
+    """One row per demonstration frame, in dataset order."""
+    episode = demos.episode_of_pair
+    table = pa.table({"episode_index": episode, "frame_index": np.arange(len(episode), dtype=np.int64) - demos.starts[episode],
+                      "confidence": confidence.numpy().astype(np.float32)})
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(table, sink)
+    durable.write_bytes(path, sink.getvalue())
+
+
+def demonstrator_means(demos: Demonstrations, confidence: torch.Tensor) -> dict[str, float]:
+    """Mean confidence by demonstrator, most trusted first."""
+    per_episode = segment_mean(confidence, torch.as_tensor(demos.episode_of_pair), demos.episodes).numpy()
+    who = np.array(demos.demonstrator or ["all"] * demos.episodes)
+    means = {str(name): float(per_episode[who == name].mean()) for name in dict.fromkeys(who)}
+    return dict(sorted(means.items(), key=lambda item: -item[1]))
+
+
+def _trusted(demos: Demonstrations, confidence: torch.Tensor) -> str:
+    who = np.array(demos.demonstrator or ["all"] * demos.episodes)
+    means = demonstrator_means(demos, confidence)
+    rows = "\n".join(f"| {name} | {int((who == name).sum())} | {mean:.2f} |" for name, mean in means.items())
+    return ("## The demonstrations it trusted\n\nMean confidence (1 is average):\n\n"
+            f"| demonstrator | episodes | confidence |\n| --- | --- | --- |\n{rows}\n")
+
+
+def _stop_if_diverged(metrics: Metrics, learner: Learner, out: Path) -> None:
+    for name in LOSSES:
+        value = metrics.get(name, 0.0)
+        if not math.isfinite(value) or abs(value) > TOO_LARGE:
+            raise TrainingDiverged(_diverged(f"{name} is {value:g}", learner.done, out))
+
+
+def _diverged(what: str, step: int, out: Path) -> str:
+    kept = f"the last good checkpoint is in {out}" if (out / CHECKPOINT).exists() else "no checkpoint had been reached"
+    return f"training diverged at step {step}: {what}; {kept}; lower the learning rates with --config, or try another seed"
+
+
+class _Curves:
+    """metrics.csv and TensorBoard events; on a resume the rows after the checkpoint are cut off and written again."""
+
+    def __init__(self, out: Path, size: int, done: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._file = open(out / METRICS, "ab")  # noqa: SIM115
+        self._file.truncate(size)
+        self._board = SummaryWriter(str(out / "tensorboard"), purge_step=done + 1 if done else None)
+
+    def __enter__(self) -> _Curves:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        self._board.close()
+
+    def add(self, iteration: int, done: int, metrics: Mapping[str, float]) -> None:
+        row = {"iteration": iteration, "steps": done,
+               **{name: "" if math.isnan(value) else repr(value) for name, value in metrics.items()}}
+        text = io.StringIO()
+        writer = csv.DictWriter(text, list(row), lineterminator="\n")
+        if self._file.seek(0, os.SEEK_END) == 0:
+            writer.writeheader()
+        writer.writerow(row)
+        with durable.full_disk_is_said(Path(self._file.name)):
+            self._file.write(text.getvalue().encode())
+            self._file.flush()
+        for name, value in metrics.items():
+            if not math.isnan(value):
+                self._board.add_scalar(name, value, done)
+
+    def size(self) -> int:
+        """Bytes of metrics.csv, all of them on the device."""
+        os.fsync(self._file.fileno())
+        return self._file.tell()

@@ -1,0 +1,116 @@
+"""Episodes that end early go on in the state where they ended, for demonstrators and policy alike."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from cail_core.algorithms.absorbing import flagged, padded, tail
+from cail_core.algorithms.batch import Batch
+from cail_core.algorithms.learners import AdversarialLearner
+from cail_core.algorithms.method import method_config
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.tasks.base import Step, TaskSpec
+
+
+def three_pairs() -> Batch:
+    """The second pair ends an episode."""
+    return Batch(torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([[0.1], [0.2], [0.3]]), torch.tensor([[2.0], [3.0], [6.0]]),
+                 torch.tensor([0.0, 1.0, 0.0]), torch.tensor([-1.0, -2.0, -3.0]))
+
+
+def test_flags_mark_where_an_episode_ended() -> None:
+    made = flagged(three_pairs())
+    assert made.state.tolist() == [[1, 0], [2, 0], [5, 0]]
+    assert made.next_state.tolist() == [[2, 0], [3, 1], [6, 0]]
+    assert made.terminated.tolist() == [0, 0, 0]
+
+
+def test_an_ended_episode_waits_until_its_time_limit() -> None:
+    made = padded(three_pairs(), torch.tensor([4]))
+    assert made.batch.state[3].tolist() == made.batch.next_state[3].tolist() == [3, 1]
+    assert made.batch.action[3].tolist() == [0]
+    assert made.batch.log_prob[3].item() == 0
+    assert made.origin.tolist() == [0, 1, 2, 1]  # the waiting pair has the confidence of the pair that ended the episode
+    assert made.pool.tolist() == [0, 1, 2, 3, 3, 3, 3]
+
+
+def test_tail_is_the_discounted_sum_by_hand() -> None:
+    assert tail(torch.tensor([2.0]), torch.tensor([3]), 0.5).item() == pytest.approx(2 * (0.5 + 0.25 + 0.125))
+    assert tail(torch.tensor([2.0]), torch.tensor([3]), 1.0).item() == 6.0
+    assert tail(torch.tensor([2.0]), torch.tensor([0]), 0.9).item() == 0.0
+
+
+class Walk:
+    """A walk on a line, 20 steps long; whoever steps beyond −1 falls and the episode ends at once."""
+
+    spec = TaskSpec("walk", "Stay on the line.", "none", 10, 20, ("position",), ("velocity",))
+
+    def make_env(self, num_envs: int) -> WalkEnv:
+        return WalkEnv(num_envs)
+
+    def mixes(self) -> dict[str, list[tuple[object, float]]]:
+        return {}
+
+
+class WalkEnv:
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self._position, self._steps = np.zeros(num_envs), np.zeros(num_envs, dtype=int)
+
+    def reset(self, seed: int) -> np.ndarray:
+        self._position[:], self._steps[:] = 0.0, 0
+        return self._position[:, None].astype(np.float32)
+
+    def step(self, action: np.ndarray) -> Step:
+        self._position += 0.3 * action[:, 0]
+        self._steps += 1
+        fell, late = self._position < -1, self._steps >= 20
+        reached = self._position[:, None].astype(np.float32)
+        ended = fell | late
+        self._position[ended], self._steps[ended] = 0.0, 0
+        return Step(self._position[:, None].astype(np.float32), reached, np.ones(self.num_envs, np.float32), fell, late & ~fell,
+                    np.zeros(self.num_envs, bool))
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def walkers() -> Demonstrations:
+    """Demonstrators who stay near 0 for all 20 steps."""
+    rng = np.random.default_rng(0)
+    states, actions, following = [], [], []
+    for _ in range(20):
+        x = 0.0
+        for _ in range(20):
+            a = float(np.clip(-x + rng.normal(0, 0.2), -1, 1))
+            states.append([x])
+            actions.append([a])
+            x += 0.3 * a
+            following.append([x])
+    columns = (np.array(column, dtype=np.float32) for column in (states, actions, following))
+    return Demonstrations(*columns, np.zeros(400, bool), np.arange(0, 401, 20), np.zeros(20, dtype=np.int64))
+
+
+def test_the_last_reward_before_a_fall_holds_what_waiting_is_worth() -> None:
+    learner = AdversarialLearner(Walk(), walkers(), method_config("airl"), 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    policy = padded(Batch(torch.tensor([[-0.9]]), torch.tensor([[-1.0]]), torch.tensor([[-1.2]]), torch.tensor([1.0]),
+                          torch.tensor([-0.5])), torch.tensor([12]))
+    each = learner.inner.policy_reward(learner.cail.theta, policy.batch)
+    expected = each[0] + sum(0.995**k for k in range(1, 13)) * each[1]
+    assert learner._reward(policy, torch.tensor([12]), 1).tolist() == pytest.approx([expected.item()], rel=1e-5)
+
+
+def test_steps_left_are_counted_from_each_episodes_own_start() -> None:
+    learner = AdversarialLearner(Walk(), walkers(), method_config("airl"), 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    learner.begin_segment(0)
+    from cail_core.rl.rollout import collect
+
+    class Left:
+        def act(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return -torch.ones(len(observation), 1), torch.zeros(len(observation))
+
+    rollout = collect(learner._env, learner._observation, Left(), 9)  # −0.3 a step: falls at the 4th and the 8th
+    _, left = learner._episodes(rollout)
+    assert left.tolist() == [16] * (2 * 50)
