@@ -27,6 +27,7 @@ setup(
             "bench = cail_core.commands.bench:register",
             "doctor = cail_core.commands.doctor:register",
             "eval = cail_core.commands.eval:register",
+            "train = cail_core.commands.train:register",
         ],
         "cail.tasks": [
             "ant = cail_core.tasks.mujoco:Ant",

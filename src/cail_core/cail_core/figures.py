@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,13 @@ def demo_figure(
     returns: Mapping[str, float],
 ) -> Path:
     """Point-mass demonstrations as given and as trusted, confidence by demonstrator, and what came of it."""
-    import io
-
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
     from matplotlib.collections import LineCollection
 
-    figure, (given, trusted, people, outcome) = pyplot.subplots(1, 4, figsize=(15, 3.9), layout="constrained")
+    figure, (given, trusted, people, outcome) = pyplot.subplots(1, 4, figsize=(14, 3.8), layout="constrained")
     paths = [-np.concatenate([e.frames[STATE][:, :2], e.final_state[None, :2]]) for e in dataset.iterate()]
     quality = np.array([row.undiscounted_return for row in dataset.rows])
     order = np.argsort(quality)
@@ -46,7 +45,7 @@ def demo_figure(
     figure.colorbar(lines, ax=trusted, label="learned confidence of each step", location="bottom", shrink=0.8)
     for axes, title in ((given, f"{dataset.episodes} demonstrations, goal at +"), (trusted, "what was trusted")):
         axes.plot(0, 0, "k+", markersize=12)
-        axes.set(title=title, aspect="equal", xlim=(-2.2, 2.2), ylim=(-2.2, 2.2), xlabel="m")
+        axes.set(title=title, aspect="equal", xlim=(-1.6, 1.6), ylim=(-1.6, 1.6), xlabel="m")
 
     _bars(people, trust, "mean confidence by demonstrator", "#3d6fb4")
     _bars(outcome, returns, "return of the policies", "#2a9d6f")
@@ -61,7 +60,7 @@ def _bars(axes: Any, values: Mapping[str, float], title: str, colour: str) -> No
     places = np.arange(len(values))[::-1]
     axes.barh(places, list(values.values()), color=colour)
     axes.set_yticks(places, [name.replace(", ", ",\n") for name in values])
-    axes.margins(x=0.15)
+    axes.margins(x=0.25)
     axes.set_title(title)
     for place, value in zip(places, values.values(), strict=True):
         axes.annotate(

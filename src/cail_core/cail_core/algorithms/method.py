@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cail_core.algorithms import METHODS
 from cail_core.algorithms.confidence import ConfidenceConfig
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import BadInput
 from cail_core.rl.ppo import PPOConfig
-
-METHODS = ("cail", "cail-paper", "cail-gail", "cail-bc", "airl", "gail", "bc")
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from cail_core.algorithms import METHODS
 from cail_core.algorithms.confidence import segment_mean
 from cail_core.algorithms.learners import make_learner
-from cail_core.algorithms.method import METHODS, MethodConfig, method_config
+from cail_core.algorithms.method import MethodConfig, method_config
 from cail_core.benchmarks.result import save
 from cail_core.demos.collect import mix_of, roll_out, schedule
 from cail_core.demos.demonstrations import Demonstrations

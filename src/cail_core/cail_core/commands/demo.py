@@ -55,7 +55,7 @@ def _summary(out: Path, demos: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
     policies: dict[str, Policy] = {
         "cail-bc": load_policy(out / "cail-bc" / "policy"),
-        "bc, all demonstrations alike": load_policy(out / "bc" / "policy"),
+        "bc, all alike": load_policy(out / "bc" / "policy"),
         "doing nothing": lambda x: np.zeros((len(x), 2), np.float32),
         "random": lambda x: rng.uniform(-1, 1, (len(x), 2)).astype(np.float32),
     }
@@ -74,7 +74,13 @@ def _summary(out: Path, demos: Path, seed: int) -> None:
     for name, result in results.items():
         shown.add_row(name, f"{result.mean:.2f} ± {result.std:.2f}", f"{100 * result.success_rate:.0f}%")
     console().print(shown)
-    picture = demo_figure(out / "demo.png", dataset, confidence, trust, {name: r.mean for name, r in results.items()})
+    picture = demo_figure(
+        out / "demo.png",
+        dataset,
+        confidence,
+        trust,
+        {"best person": _mean_return(dataset, people[0]), **{name: r.mean for name, r in results.items()}},
+    )
     print(f"The picture: {picture}\nThe policy: {out / 'cail-bc' / 'policy'}")
     print(f"Next: cail eval --policy {out / 'cail-bc' / 'policy'}, or bring your own: cail demos import --help")
 

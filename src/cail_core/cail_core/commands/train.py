@@ -6,13 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from cail_core.algorithms.method import METHODS, MethodConfig, method_config
+from cail_core.algorithms import METHODS
 from cail_core.config import find_config, load_config
-from cail_core.demos.dataset import DemoDataset
 from cail_core.tasks import get_task
-from cail_core.training import train
 
 
 def register(subparsers: Any) -> None:
@@ -31,6 +27,12 @@ def register(subparsers: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    import torch  # here, so that the other commands start at once
+
+    from cail_core.algorithms.method import MethodConfig, method_config
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.training import train
+
     config = method_config(args.method)
     if args.config is not None:
         config = load_config(MethodConfig, find_config(args.config))
