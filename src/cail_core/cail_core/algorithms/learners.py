@@ -67,7 +67,6 @@ class _Weighted:
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
-        self._episode = torch.as_tensor(demos.episode_of_pair)
         if config.confidence == "before":
             self._confidence, _ = learn_confidence_before(demos, config, generator)
         else:
