@@ -13,8 +13,8 @@ endif
 
 # A stamp is named after what it was installed from, so a change of content installs again and a change of date does not.
 INPUTS := pyproject.toml hatch_build.py constraints.txt $(wildcard src/*/setup.py src/*/package.xml launch/*.py config/*.yaml)
-INSTALLED_FROM := $(shell cksum $(INPUTS) | cksum | cut -d' ' -f1)
-MADE_WITH := $(shell $(PYTHON) -c 'import sys; print(sys.version_info[:2], sys.base_prefix)' 2>/dev/null) in $(CURDIR)
+MADE_WITH := $(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sys.base_prefix)' 2>/dev/null) in $(CURDIR)
+INSTALLED_FROM := $(shell { echo "$(MADE_WITH)"; cksum $(INPUTS); } | cksum | cut -d' ' -f1)
 DEMO_READY := $(VENV)/demo-$(INSTALLED_FROM)
 TEST_READY := $(VENV)/test-$(INSTALLED_FROM)
 
@@ -62,7 +62,7 @@ MAKE_VENV = { \
   $(PYTHON) -m venv --clear $(VENV) >/dev/null 2>&1 || { \
     $(PYTHON) -m venv --clear --without-pip $(VENV) && \
     $(PYTHON) -m pip install -q --no-input --disable-pip-version-check pip --target \
-      "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"; \
+      "$$($(VENV)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" >/dev/null 2>&1; \
   } || { echo "expected Python with venv and pip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }; \
   echo "$(MADE_WITH)" > $(VENV)/made-with; }
 

@@ -151,6 +151,7 @@ def archives(copy_tree: Callable[[], Path], clean_env: dict[str, str]) -> dict[s
     run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", "dist", cwd=tree, env=clean_env)
     (sdist,), (wheel,) = tree.glob("dist/*.tar.gz"), tree.glob("dist/*.whl")
     with tarfile.open(sdist) as archive:
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # early releases of 3.10 have none
         archive.extractall(tree / "unpacked")
     (unpacked,) = (tree / "unpacked").iterdir()
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tree / "again", cwd=unpacked, env=clean_env)

@@ -30,8 +30,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"cail {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for entry in sorted(entry_points(group="cail.commands"), key=lambda e: e.name):
-        entry.load()(commands)
+    # A pip install and a sourced colcon workspace may both be visible: of two with one name the first on the path counts.
+    found = {entry.name: entry for entry in reversed(list(entry_points(group="cail.commands")))}
+    for name in sorted(found):
+        found[name].load()(commands)
     return parser
 
 

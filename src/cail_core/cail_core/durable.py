@@ -182,7 +182,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise DatasetError(f"{folder} is being written by another process; wait for it to end, then try again") from None
         if os.fstat(handle).st_ino != folder.stat().st_ino:
             raise DatasetError(f"{folder} was replaced while it was opened; try again")

@@ -5,13 +5,9 @@ The network is an MLP on (observation − mean) / scale whose output goes throug
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import platform
-import shutil
-import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -22,7 +18,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from cail_core.errors import BadInput, StorageFull, listed
+from cail_core import durable
+from cail_core.errors import BadInput, listed
 from cail_core.tasks.base import Array, Demonstrator, Policy, TaskSpec
 
 if TYPE_CHECKING:
@@ -135,38 +132,18 @@ def save_policy(
     )
     content = (save(weights), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
                _readme(card, spec, card_text).encode())
-    write_folder(Path(folder), dict(zip(FILES, content, strict=True)))
+    _write(Path(folder), dict(zip(FILES, content, strict=True)))
     return card
 
 
-def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write `files` into a new folder beside `folder`, flush it to the disk, then rename: no reader sees half of it."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+def _write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """All of `files` or nothing at `folder`, in place of an older policy if there is one."""
     if folder.exists() and (not folder.is_dir() or any(p.name not in FILES for p in folder.iterdir())):
         raise BadInput(f"{folder}: expected a free place or an older policy to replace, found something else")
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".tmp", dir=folder.parent))
-    old = fresh.with_suffix(".old")
-    try:
+    durable.make_folder(folder.absolute().parent)
+    with (durable.replaced_folder if folder.exists() else durable.new_folder)(folder) as building:
         for name, content in files.items():
-            with open(fresh / name, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        fresh.chmod(0o755)
-        if folder.exists():
-            folder.rename(old)
-        fresh.rename(folder)
-        _sync_folder(folder)
-        _sync_folder(folder.parent)
-    except OSError as fault:
-        if old.exists() and not folder.exists():
-            old.rename(folder)
-        if fault.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise StorageFull(f"{folder}: the disk is full; free some space and run the command again") from None
-        raise
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+            durable.write_bytes(building / name, content)
 
 
 def demonstrator(folder: Path, spec: TaskSpec) -> Demonstrator:
@@ -180,12 +157,19 @@ def demonstrator(folder: Path, spec: TaskSpec) -> Demonstrator:
     return Demonstrator(folder.name, start)
 
 
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def load_demonstrators(folders: Sequence[Path], spec: TaskSpec) -> list[Demonstrator]:
+    """Demonstrators from saved policies; a folder may be a policy or hold policies (taken in the order of their names)."""
+    found: list[Path] = []
+    for folder in map(Path, folders):
+        inside = sorted(p.parent for p in folder.glob(f"*/{FILES[1]}"))
+        if (folder / FILES[1]).exists() or not inside:
+            inside = [folder]
+        found += inside
+    names = [folder.name for folder in found]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadInput(f"expected policies in folders of different names, given twice: {', '.join(twice)}")
+    return [demonstrator(folder, spec) for folder in found]
 
 
 def _arrays(actor: TanhGaussianActor) -> tuple[dict[str, NDArray[Any]], str]:

@@ -304,3 +304,14 @@ def test_the_benchmark_leaves_its_figures_with_what_made_them(tmp_path: Path) ->
     header, row = (tmp_path / "results/dataset.csv").read_text().splitlines()
     assert dict(zip(header.split(","), row.split(","), strict=True))["frames"] == "20000"
     assert '"cores"' in (tmp_path / "results/dataset.json").read_text()
+
+
+def test_two_visible_installs_of_a_command_are_one_command(tmp_path: Path) -> None:
+    other = tmp_path / "cail_core-0.0.1.dist-info"  # as a sourced colcon workspace beside a pip install looks
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: cail-core\nVersion: 0.0.1\n")
+    (other / "entry_points.txt").write_text("[cail.commands]\nbench = cail_core.commands.bench:register\n")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-m", "cail_core.cli", "--help"], capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("    bench ") == 1

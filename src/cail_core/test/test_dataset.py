@@ -236,3 +236,19 @@ def test_a_dataset_can_be_moved_and_copied(dataset: DemoDataset, tmp_path: Path)
     shutil.copytree(dataset.root, tmp_path / "copy")
     assert check(tmp_path / "copy") == []
     assert SUCCESS in DemoDataset(tmp_path / "copy").features
+
+
+def test_a_save_that_fails_half_way_stops_the_writer_and_is_completed_on_reopening(dataset: DemoDataset) -> None:
+    one, obstacle = episode(5, 77, features()), dataset.root / "meta/info.json.tmp"
+    with DemoWriter.open(dataset.root) as writer:
+        obstacle.mkdir()
+        with pytest.raises(IsADirectoryError):
+            writer.save_episode(one)
+        obstacle.rmdir()
+        with pytest.raises(DatasetError, match="open the dataset again"):
+            writer.save_episode(one)
+    DemoWriter.open(dataset.root).close()
+    healed = DemoDataset(dataset.root)
+    assert healed.episodes == 31
+    same_episode(healed.episode(30), one)
+    assert check(dataset.root) == []

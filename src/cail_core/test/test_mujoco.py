@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
-from cail_core.errors import ConfigError
+from cail_core.errors import ConfigError, how_to_add
+from cail_core.evaluation import evaluate
+from cail_core.policy import load_policy
 from cail_core.tasks.base import Task
-from cail_core.tasks.mujoco import Ant, MujocoEnv, Reacher
+from cail_core.tasks.mujoco import SHIPPED, Ant, MujocoEnv, Reacher
 
 pytest.importorskip("mujoco", reason="the MuJoCo tasks need the extra mujoco")
 
@@ -115,3 +120,28 @@ def test_mix_whose_shares_do_not_sum_to_one_is_refused(tmp_path):
     file.write_text("mixes: {half: {optimal: 0.5}}")
     with pytest.raises(ConfigError, match=r"mixes\.half: shares sum to 0\.5, expected 1"):
         Reacher(file)
+
+
+def test_shipped_demonstrators_are_as_good_as_their_cards_say():
+    task = Reacher()
+    mix = task.mixes()["paper"]
+    assert sum(share for _, share in mix) == pytest.approx(1.0)
+    for source, _ in mix:
+        policy = load_policy(SHIPPED / "reacher" / source.name)
+        result = evaluate(task, policy, episodes=50, seed=3)
+        card = policy.card.provenance
+        standard_error = np.hypot(card["std_return"] / 10, result.std / np.sqrt(50))
+        assert abs(result.mean - card["mean_return"]) < 4 * standard_error
+        assert source.start(np.random.default_rng(0))(np.zeros(11, dtype=np.float32)).shape == (2,)
+    best, *others = (load_policy(SHIPPED / "reacher" / source.name).card.provenance["mean_return"] for source, _ in mix)
+    assert best > -6.0
+    assert max(others) < -11.7  # all others are worse than doing nothing
+
+
+def test_without_mujoco_the_way_out_is_named():
+    code = ("import sys; sys.modules['mujoco'] = None\n"
+            "from cail_core.errors import MissingDependency\nfrom cail_core.tasks.mujoco import Reacher\n"
+            "task = Reacher()\n"
+            "try:\n    task.make_env(1)\nexcept MissingDependency as fault:\n    print(fault)\n")
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert how_to_add("mujoco") in said

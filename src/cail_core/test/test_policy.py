@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.numpy import load_file, save_file
 
-from cail_core.errors import BadInput, StorageFull
-from cail_core.policy import demonstrator, load_policy, save_policy, write_folder
+from cail_core.errors import BadInput
+from cail_core.policy import demonstrator, load_demonstrators, load_policy, save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks.base import TaskSpec
 
@@ -79,16 +79,10 @@ def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path):
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_a_failed_write_leaves_the_older_policy(folder: Path):
+def test_a_failed_save_leaves_the_older_policy(folder: Path):
     before = (folder / "policy.json").read_bytes()
-
-    class FullDisk(dict):
-        def items(self):
-            yield "policy.json", b"half"
-            raise OSError(28, "No space left on device")
-
-    with pytest.raises(StorageFull, match="disk is full"):
-        write_folder(folder, FullDisk())
+    with pytest.raises(TypeError):
+        save_policy(folder, make_actor(), SPEC, "ppo", {"data": object()})
     assert (folder / "policy.json").read_bytes() == before
     assert [p.name for p in folder.parent.iterdir()] == ["policy"]
 
@@ -161,3 +155,14 @@ def test_saved_policy_demonstrates(folder: Path):
     assert source.name == "policy"
     action = source.start(np.random.default_rng(0))(np.zeros(3, dtype=np.float32))
     np.testing.assert_array_equal(action, load_policy(folder)(np.zeros(3, dtype=np.float32)))
+
+
+def test_demonstrators_come_from_policies_and_from_folders_of_policies(tmp_path: Path):
+    for name in "ba":
+        save_policy(tmp_path / "many" / name, make_actor(), SPEC, "sac", {})
+    assert [d.name for d in load_demonstrators([tmp_path / "many"], SPEC)] == ["a", "b"]
+    assert [d.name for d in load_demonstrators([tmp_path / "many" / "b"], SPEC)] == ["b"]
+    with pytest.raises(BadInput, match="given twice: b"):
+        load_demonstrators([tmp_path / "many", tmp_path / "many" / "b"], SPEC)
+    with pytest.raises(BadInput, match="expected a policy folder"):
+        load_demonstrators([tmp_path], SPEC)

@@ -38,6 +38,7 @@ class DemoWriter:
         if not _opened:
             raise TypeError("use DemoWriter.create or DemoWriter.open")
         self.root = root
+        self._failed = False
         self._rows: list[EpisodeRow] = []
         self._open_rows: list[EpisodeRow] = []
         self._open_stats: list[dict[str, FeatureStats]] = []
@@ -112,6 +113,8 @@ class DemoWriter:
         self.close()
 
     def _append(self, episodes: Sequence[Episode]) -> int:
+        if self._failed:
+            raise DatasetError(f"{self.root}: the last save did not end well; open the dataset again, which completes it")
         first = self.episodes
         faults = [f"episode {first + i}: {fault}" for i, e in enumerate(episodes) for fault in faults_of(e, self.features)]
         if faults:
@@ -129,7 +132,11 @@ class DemoWriter:
             for e in episodes
         ]
         self._write_data(chunk, file, columns, records)
-        self._index(episodes, columns, chunk, file)
+        try:
+            self._index(episodes, columns, chunk, file)
+        except BaseException:
+            self._failed = True
+            raise
         return first
 
     def _starts(self, episodes: Sequence[Episode]) -> Iterable[tuple[Episode, int]]:

@@ -68,7 +68,7 @@ class TanhGaussianActor(nn.Module):
         *,
         hidden: Sequence[int] = (64, 64),
         activation: type[nn.Module] = nn.Tanh,
-        initial_log_std: float = -1.0,
+        initial_log_std: float = -2.0,
         state_dependent_std: bool = False,
     ) -> None:
         super().__init__()

@@ -23,12 +23,14 @@ class SACConfig:
     gamma: float = setting(0.99, "discount γ", low=0.0, high=1.0)
     tau: float = setting(0.005, "how far the target critics follow at each update", low=0.0, high=1.0)
     learning_rate: float = setting(3e-4, "Adam, for actor, critics and temperature", low=0.0)
+    decay_from: float = setting(1.0, "share of the run after which the learning rate falls linearly to 0", low=0.0, high=1.0)
     batch: int = setting(256, "transitions per update", low=1)
     buffer: int = setting(1_000_000, "transitions that are kept", low=1)
     random_steps: int = setting(2000, "steps of uniformly random actions at the start, before any update", low=1)
     num_envs: int = setting(20, "environments stepped together", low=1)
     updates_per_step: float = setting(0.25, "updates per step of one environment", low=0.0)
     initial_alpha: float = setting(1.0, "temperature α at the start: the worth of a nat of entropy", low=0.0)
+    target_entropy: float = setting(-1.0, "entropy that α steers to, nats per entry of the action; lower ends more precise")
     hidden: tuple[int, ...] = setting((64, 64), "sizes of the hidden layers of actor and critics")
 
 
@@ -101,7 +103,7 @@ class SAC:
         self.critic = TwinCritic(observation_dim, action_dim, config.hidden, generator)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = torch.tensor(float(np.log(config.initial_alpha)), requires_grad=True)
-        self.target_entropy = -float(action_dim)
+        self.target_entropy = config.target_entropy * action_dim
         self.replay = Replay(config.buffer, observation_dim, action_dim)
         self._optimizers = {
             "actor": torch.optim.Adam(self.actor.parameters(), lr=config.learning_rate),
@@ -118,12 +120,17 @@ class SAC:
         for network in (self.actor, self.critic, self.target):
             network.standardise.set(mean, scale)
 
+    def set_learning_rate(self, learning_rate: float) -> None:
+        for optimizer in self._optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate
+
     def update(self) -> dict[str, float]:
         """One gradient step each on
 
             L_Q = E[(Q_i(s, a) − y)²] for both critics
             L_π = E[α log π(a|s) − min(Q₁, Q₂)(s, a)],   a ~ π(·|s) reparameterised
-            L_α = E[−log α (log π(a|s) + H̄)],   H̄ = −dim(a)
+            L_α = E[−log α (log π(a|s) + H̄)],   H̄ = `target_entropy` · dim(a)
         """
         c = self.config
         batch = self.replay.sample(c.batch, self.generator)
@@ -179,6 +186,9 @@ def train_sac(sac: SAC, env: BatchEnv, steps: int, seed: int) -> Iterator[tuple[
             continue
         if updates == 0:
             sac.standardise_observations(*sac.replay.observation_statistics())
+        remaining = 1.0 - taken / steps
+        if remaining < 1.0 - c.decay_from:
+            sac.set_learning_rate(c.learning_rate * remaining / (1.0 - c.decay_from))
         owed += c.updates_per_step * env.num_envs
         metrics: dict[str, float] = {}
         while owed >= 1:
