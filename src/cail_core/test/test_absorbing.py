@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.absorbing import flagged, padded, tail
+from cail_core.algorithms.absorbing import flagged, padded, standardised, tail
 from cail_core.algorithms.batch import Batch
 from cail_core.algorithms.learners import AdversarialLearner
 from cail_core.algorithms.method import method_config
 from cail_core.demos.demonstrations import Demonstrations
+from cail_core.rl.rollout import collect
 from cail_core.tasks.base import Step, TaskSpec
 
 
@@ -93,19 +94,24 @@ def walkers() -> Demonstrations:
     return Demonstrations(*columns, np.zeros(400, bool), np.arange(0, 401, 20), np.zeros(20, dtype=np.int64))
 
 
-def test_the_last_reward_before_a_fall_holds_what_waiting_is_worth() -> None:
-    learner = AdversarialLearner(Walk(), walkers(), method_config("airl"), 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
-    policy = padded(Batch(torch.tensor([[-0.9]]), torch.tensor([[-1.0]]), torch.tensor([[-1.2]]), torch.tensor([1.0]),
-                          torch.tensor([-0.5])), torch.tensor([12]))
-    each = learner.inner.policy_reward(learner.cail.theta, policy.batch)
-    expected = each[0] + sum(0.995**k for k in range(1, 13)) * each[1]
-    assert learner._reward(policy, torch.tensor([12]), 1).tolist() == pytest.approx([expected.item()], rel=1e-5)
+def test_the_last_reward_before_an_end_holds_what_waiting_is_worth() -> None:
+    made = padded(three_pairs(), torch.tensor([2]))
+    # Real steps 1, 3, 5: mean 3, deviation √(8/3). Waiting 4 → 1 / √(8/3), for two steps at γ = 0.5: 0.75 of it.
+    scale = (8 / 3) ** -0.5
+    found = standardised(torch.tensor([1.0, 3.0, 5.0, 4.0]), made, torch.tensor([2]), 0.5)
+    assert found.tolist() == pytest.approx([-2 * scale, 0.75 * scale, 2 * scale], rel=1e-5)
+
+
+def test_a_constant_on_every_learned_reward_changes_nothing() -> None:
+    made, left = padded(three_pairs(), torch.tensor([2])), torch.tensor([2])
+    reward = torch.tensor([1.0, 3.0, 5.0, 4.0])
+    shifted = standardised(10 * reward - 100, made, left, 0.9)
+    assert shifted.tolist() == pytest.approx(standardised(reward, made, left, 0.9).tolist(), abs=1e-5)
 
 
 def test_steps_left_are_counted_from_each_episodes_own_start() -> None:
     learner = AdversarialLearner(Walk(), walkers(), method_config("airl"), 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
     learner.begin_segment(0)
-    from cail_core.rl.rollout import collect
 
     class Left:
         def act(self, observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -77,7 +77,7 @@ def test_sharpened_weights_count_as_the_trusted_share() -> None:
 def test_confidence_from_ten_ranks_is_monotone_in_the_demonstrators_quality(seed: int) -> None:
     torch.set_num_threads(1)
     config = method_config("cail-bc")
-    config = replace(config, before=replace(config.before, steps=150))
+    config = replace(config, before=replace(config.before, steps=150, batch=500))
     data, returns = demonstrate(PointMass(), seed)
     confidence, _ = learn_confidence_before(data, config, torch.Generator().manual_seed(seed))
     means = demonstrator_means(data, confidence.all())

@@ -95,7 +95,7 @@ run(demonstrate(PointMass(), 0)[0], Path(sys.argv[1]), sys.argv[2], steps=int(sy
 """
 
 
-@pytest.mark.parametrize(("method", "steps"), [("cail-paper", 4000), ("cail-bc", 800)])
+@pytest.mark.parametrize(("method", "steps"), [("cail-paper", 3000), ("cail-bc", 400)])
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(method: str, steps: int, demos: Demonstrations, tmp_path: Path) -> None:
     whole = run(demos, tmp_path / "whole", method, steps=steps)
     cut = tmp_path / "cut"
@@ -219,7 +219,7 @@ def test_training_and_evaluation_do_not_share_an_environment(demos: Demonstratio
 def test_the_gate_acts_after_its_warm_up(demos: Demonstrations, tmp_path: Path) -> None:
     accepted = {}
     for gate in (True, False):
-        out = run(demos, tmp_path / str(gate), "cail-paper", steps=10_000, gate=gate, gate_after=4)
+        out = run(demos, tmp_path / str(gate), "cail-paper", steps=5000, gate=gate, gate_after=4)
         accepted[gate] = [float(row["accepted"]) for row in csv.DictReader((out / "metrics.csv").open())]
     assert accepted[True][:2] == [1.0, 1.0]  # two updates an iteration: the first four are free
     assert min(accepted[True]) < 1.0

@@ -57,5 +57,17 @@ def tail(reward: Tensor, steps_left: Tensor, gamma: float) -> Tensor:
     return reward * gamma * (1 - gamma ** steps_left.to(reward.dtype)) / (1 - gamma)
 
 
+def standardised(reward: Tensor, padded: Padded, steps_left: Tensor, gamma: float) -> Tensor:
+    """The reward of every real step from those of all rows; the last step of an ended episode also gets the waiting's worth.
+
+    All are first shifted and scaled to mean 0 and deviation 1 over the real steps. Since every episode lasts equally long,
+    waiting included, this changes no preference; it saves the critic from learning a constant hundreds of times larger
+    than what it is asked for.
+    """
+    n = len(padded.origin) - len(steps_left)
+    reward = (reward - reward[:n].mean()) / (reward[:n].std(correction=0) + 1e-6)
+    return reward[:n].index_add(0, padded.origin[n:], tail(reward[n:], steps_left, gamma))
+
+
 def _with(state: Tensor, flag: Tensor) -> Tensor:
     return torch.cat([state, flag[:, None]], dim=1)

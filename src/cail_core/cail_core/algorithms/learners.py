@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cail_core.algorithms.absorbing import Padded, flagged, padded, tail
+from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised
 from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bc import BehaviourCloning
@@ -67,7 +67,6 @@ class _Weighted:
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
-        self._episode = torch.as_tensor(demos.episode_of_pair)
         if config.confidence == "before":
             self._confidence, _ = learn_confidence_before(demos, config, generator)
         else:
@@ -189,18 +188,15 @@ class AdversarialLearner(_Weighted):
             rows = demos.pool[draw(len(demos.pool), self.config.discriminator.batch, self.generator)]
             others = policy.pool[draw(len(policy.pool), self.config.discriminator.batch, self.generator)]
             metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
-        reward = self._reward(policy, steps_left, rollout.steps).reshape(rollout.env_reward.shape)
-        # PPO normalises advantages, so a factor on the reward changes nothing but the size of what the critic must learn;
-        # with 1 − γ its values are averages per step instead of sums over hundreds of them.
-        ppo = self.ppo.update(rollout, (1 - self.config.ppo.gamma) * reward)
+        learned = self._learned_reward(policy)
+        reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)
+        ppo = self.ppo.update(rollout, reward)
         self.done += rollout.steps
-        return _mean(metrics) | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(reward.mean())}
+        return _mean(metrics) | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
 
     @torch.no_grad()
-    def _reward(self, policy: Padded, steps_left: Tensor, steps: int) -> Tensor:
-        """The reward of D for every step; the last step of an episode that ended early also gets what waiting is worth."""
-        reward = self.inner.policy_reward(self.cail.theta, policy.batch)
-        return reward[:steps].index_add(0, policy.origin[steps:], tail(reward[steps:], steps_left, self.config.ppo.gamma))
+    def _learned_reward(self, policy: Padded) -> Tensor:
+        return self.inner.policy_reward(self.cail.theta, policy.batch)
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"ppo": self.ppo.state_dict()}

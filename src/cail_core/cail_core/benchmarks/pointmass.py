@@ -29,7 +29,7 @@ from cail_core.training.run import demonstrator_means
 
 MIX, EPISODES, RANKED = "paper", 200, 0.05
 BEST_FIRST = ("expert", "good", "fair", "poor", "hopeless")
-BUDGETS = {"smoke": (1, 10_000, 100), "short": (2, 100_000, 1000), "full": (5, 150_000, 1000)}
+BUDGETS = {"smoke": (1, 10_000, 100), "short": (2, 100_000, 1000), "full": (5, 100_000, 1000)}
 """Seeds, environment steps of the adversarial methods, gradient steps of the cloning ones."""
 
 
