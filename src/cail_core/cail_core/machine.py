@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-VERSIONS = ("cail", "numpy", "torch", "pyarrow", "gymnasium", "mujoco", "envpool", "pybullet", "ros-jazzy-rclpy", "ur-rtde")
+VERSIONS = ("cail", "numpy", "torch", "pyarrow", "gymnasium", "mujoco", "pybullet", "ros-jazzy-rclpy", "ur-rtde")
 
 
 def cores() -> int:

@@ -39,7 +39,6 @@ PARTS = (
     Part("gymnasium", "gymnasium", "environments", None),
     Part("tensorboard", "tensorboard", "training curves", None),
     Part("mujoco", "mujoco", "tasks reacher and ant", "mujoco"),
-    Part("envpool", "envpool", "fast reacher and ant", "mujoco"),
     Part("pybullet", "pybullet", "the simulated Panda and UR5e", "sim"),
     Part("rclpy", "ros-jazzy-rclpy", "ROS 2 nodes", "ros"),
     Part("geometry_msgs", "ros-jazzy-common-interfaces", "ROS 2 messages", "ros"),
