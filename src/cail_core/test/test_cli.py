@@ -315,3 +315,17 @@ def test_two_visible_installs_of_a_command_are_one_command(tmp_path: Path) -> No
     done = subprocess.run([sys.executable, "-m", "cail_core.cli", "--help"], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("    bench ") == 1
+
+
+def test_saved_policies_demonstrate_in_equal_shares(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("mujoco", reason="the MuJoCo tasks need the extra mujoco")
+    from cail_core.tasks.mujoco import SHIPPED
+
+    shipped = SHIPPED / "reacher"
+    argv = ["demos", "collect", "--task", "reacher", "--episodes", "4", "--out", str(tmp_path / "d"), "--policies"]
+    assert main([*argv, str(shipped / "optimal"), str(shipped / "early-42")]) == 0
+    assert [row.demonstrator for row in DemoDataset(tmp_path / "d").rows] == ["optimal", "early-42"] * 2
+    refused([*argv, str(shipped / "nobody")], capsys, "expected a policy folder")
+    refused([*argv, str(shipped / "optimal"), str(shipped / "optimal")], capsys, "given twice: optimal")
+    other = ["demos", "collect", "--task", "pointmass", "--policies", str(shipped / "optimal"), "--out", str(tmp_path / "e")]
+    refused(other, capsys, "does not fit: 3 faults", "its observations are cos_shoulder", lines=4)

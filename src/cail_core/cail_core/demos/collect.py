@@ -14,7 +14,7 @@ from cail_core.demos.episode import Episode, end_flags, outcome_of
 from cail_core.demos.features import ACTION, REWARD, STATE, SUCCESS, frame_features
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput
-from cail_core.policy import demonstrator
+from cail_core.policy import load_demonstrators
 from cail_core.tasks import BatchEnv, Demonstrator, Task
 
 Mix = Sequence[tuple[Demonstrator, float]]
@@ -73,8 +73,9 @@ def mix_of(task: Task, name: str) -> Mix:
 
 
 def mix_of_policies(task: Task, folders: Sequence[Path]) -> Mix:
-    """Saved policies as demonstrators, each with the same share of the episodes."""
-    return [(demonstrator(folder, task.spec), 1 / len(folders)) for folder in folders]
+    """Saved policies (or folders of them) as demonstrators, each with the same share of the episodes."""
+    people = load_demonstrators(folders, task.spec)
+    return [(who, 1 / len(people)) for who in people]
 
 
 def collect(

@@ -7,7 +7,9 @@ The intermediate policies are snapshots of that one training run, chosen by thei
 worse than doing nothing (−11.7) come from its first hundred updates, when the actor follows critics that know nothing yet and
 presses the joints to one side: the arm spins, as in the paper's figure.
 How bad they get differs: over the seeds 0 to 12 the worst of the first 80 updates scored between −17 and −84. Only seed 7
-passes through the −72 to −80 of the paper's mix, which is why the shipped policies are its.
+passes through the −72 to −80 of the paper's mix, which is why the shipped policies are its. The settings in config/sac.yaml were
+chosen for that too: with 5000 random steps before the first update (now 1000) and an initial temperature of 0.02 (now 0.001) no
+snapshot was worse than −56.
 """
 
 from __future__ import annotations
