@@ -11,7 +11,7 @@ import torch
 from cail_core.algorithms.cail import learn_confidence_before
 from cail_core.algorithms.confidence import ConfidenceConfig, FreeConfidence, make_confidence, sharpened
 from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.pointmass import BEST_FIRST, demonstrate, spearman
+from cail_core.benchmarks.methods import demonstrate, spearman
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.tasks.pointmass import PointMass
 from cail_core.training.run import demonstrator_means
@@ -78,9 +78,9 @@ def test_confidence_from_ten_ranks_is_monotone_in_the_demonstrators_quality(seed
     torch.set_num_threads(1)
     config = method_config("cail-bc")
     config = replace(config, before=replace(config.before, steps=150, batch=500))
-    data, returns = demonstrate(PointMass(), seed)
+    data, returns = demonstrate(PointMass(), "paper", seed)
     confidence, _ = learn_confidence_before(data, config, torch.Generator().manual_seed(seed))
     means = demonstrator_means(data, confidence.all())
-    assert spearman([means[name] for name in BEST_FIRST], [4, 3, 2, 1, 0]) >= 0.9
+    assert spearman([means[name] for name in ("expert", "good", "fair", "poor", "hopeless")], [4, 3, 2, 1, 0]) >= 0.9
     assert spearman(confidence.per_episode(), returns) >= 0.8
     assert means["expert"] > 1.5 > 0.7 > means["hopeless"]  # sizes, not only an order that noise could have

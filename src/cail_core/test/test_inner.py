@@ -14,7 +14,7 @@ from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.pointmass import demonstrate
+from cail_core.benchmarks.methods import demonstrate
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.evaluation import evaluate
 from cail_core.rl.networks import TanhGaussianActor
@@ -91,7 +91,7 @@ def only(demos: Demonstrations, name: str) -> Demonstrations:
 def test_recovers_a_point_mass_expert(method: str) -> None:
     torch.set_num_threads(1)
     task = PointMass()
-    demos, returns = demonstrate(task, 0)
+    demos, returns = demonstrate(task, "paper", 0)
     expert = only(demos, "expert")
     learner = make_learner(task, expert, method_config(method), seed=0)
     learner.begin_segment(0)

@@ -22,7 +22,7 @@ import yaml
 
 from cail_core.algorithms.learners import AdversarialLearner, make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.benchmarks.pointmass import demonstrate
+from cail_core.benchmarks.methods import demonstrate
 from cail_core.cli import main
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
@@ -46,7 +46,7 @@ def small(method: str, **changes: Any) -> MethodConfig:
 
 @pytest.fixture(scope="module")
 def demos() -> Demonstrations:
-    return demonstrate(PointMass(), 0)[0]
+    return demonstrate(PointMass(), "paper", 0)[0]
 
 
 def run(demos: Demonstrations, out: Path, method: str = "cail", steps: int = 2000, seed: int = 0, **changes: Any) -> Path:
@@ -91,7 +91,7 @@ CHILD = """
 import sys
 sys.path.insert(0, {here!r})
 from test_training import *
-run(demonstrate(PointMass(), 0)[0], Path(sys.argv[1]), sys.argv[2], steps=int(sys.argv[3]))
+run(demonstrate(PointMass(), "paper", 0)[0], Path(sys.argv[1]), sys.argv[2], steps=int(sys.argv[3]))
 """
 
 

@@ -7,7 +7,11 @@ import importlib
 from pathlib import Path
 from typing import Any
 
-TABLES = {"dataset": "writing, opening and reading demonstrations"}
+TABLES = {
+    "dataset": "writing, opening and reading demonstrations",
+    "pointmass": "all methods on the point mass",
+    "reacher": "CAIL and its baselines on Reacher with the paper's mix",
+}
 """Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`."""
 
 

@@ -1,0 +1,164 @@
+"""Methods by seeds on one task: the same demonstrations and the same ranks for all methods, one CSV row each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from cail_core.algorithms.confidence import segment_mean
+from cail_core.algorithms.learners import make_learner
+from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.benchmarks.result import save
+from cail_core.demos.collect import mix_of, roll_out, schedule
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.demos.features import ACTION, REWARD, STATE
+from cail_core.demos.ranking import rank_by_return
+from cail_core.evaluation import evaluate
+from cail_core.progress import bar, console, table
+from cail_core.tasks.base import Array, Task
+from cail_core.training.run import demonstrator_means
+
+EPISODES, RANKED, EVALUATION_EPISODES = 200, 0.05, 100
+
+
+def run_table(
+    name: str, task: Task, mix: str, methods: Sequence[str], seeds: Sequence[int], steps: int, cloning_steps: int, out: Path
+) -> Path:
+    """All methods on all seeds; keeps `name`.csv after every row, and what made it."""
+    torch.set_num_threads(1)
+    rows: list[dict[str, Any]] = []
+    demonstrators: dict[int, dict[str, float]] = {}
+    with bar(name, len(seeds) * len(methods)) as advance:
+        for seed in seeds:
+            demos, returns = demonstrate(task, mix, seed)
+            who = np.array(demos.demonstrator)
+            means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
+            demonstrators[seed] = dict(sorted(means.items(), key=lambda item: -item[1]))
+            for method in methods:
+                config = method_config(method)
+                wanted = cloning_steps if config.learner == "bc" else steps
+                rows.append(measure(task, demos, returns, method, config, seed, wanted, list(demonstrators[seed])))
+                kept = save(
+                    out,
+                    name,
+                    rows,
+                    task=task.spec.name,
+                    mix=mix,
+                    episodes=EPISODES,
+                    ranked=RANKED,
+                    evaluation_episodes=EVALUATION_EPISODES,
+                    demonstrators_mean_return=demonstrators,
+                )
+                advance(len(rows))
+    _show(rows, methods)
+    return kept
+
+
+def _show(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
+    shown = table("method", "return by seed", "mean", "least Spearman", "best : worst confidence")
+    for method in methods:
+        mine = [row for row in rows if row["method"] == method]
+        order = [row["spearman_demonstrators"] for row in mine if row["spearman_demonstrators"] != ""]
+        ratio = [row["confidence_ratio"] for row in mine if row["confidence_ratio"] != ""]
+        shown.add_row(
+            method,
+            " ".join(f"{row['return']:.1f}" for row in mine),
+            f"{np.mean([row['return'] for row in mine]):.2f}",
+            f"{min(order):.2f}" if order else "",
+            f"{min(ratio):.1f} … {max(ratio):.1f}" if ratio else "",
+        )
+    console().print(shown)
+
+
+def demonstrate(task: Task, mix: str, seed: int) -> tuple[Demonstrations, NDArray[np.float64]]:
+    """The mix as `cail demos collect` and `cail demos rank --by return` make it, in memory; and the true returns."""
+    env = task.make_env(1)
+    episodes = [roll_out(env, who, (seed, k), success=True) for k, who in enumerate(schedule(mix_of(task, mix), EPISODES))]
+    returns = np.array([episode.frames[REWARD].sum(dtype=np.float64) for episode in episodes])
+    rank = np.zeros(EPISODES, dtype=np.int64)
+    for episode, place in rank_by_return(returns, RANKED, seed).items():
+        rank[episode] = place
+    states = [episode.frames[STATE] for episode in episodes]
+    following = [np.concatenate([e.frames[STATE][1:], e.final_state[None]]) for e in episodes]
+    lengths = [len(s) for s in states]
+    demos = Demonstrations(
+        states=np.concatenate(states),
+        actions=np.concatenate([e.frames[ACTION] for e in episodes]),
+        next_states=np.concatenate(following),
+        terminated=np.zeros(sum(lengths), dtype=np.bool_),
+        starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        rank=rank,
+        demonstrator=[episode.demonstrator for episode in episodes],
+    )
+    return demos, returns
+
+
+def measure(
+    task: Task,
+    demos: Demonstrations,
+    returns: NDArray[np.float64],
+    method: str,
+    config: MethodConfig,
+    seed: int,
+    steps: int,
+    best_first: Sequence[str],
+) -> dict[str, Any]:
+    """Train once; the last policy counts, on episodes of its own. `best_first`: the demonstrators by true return."""
+    began = time.perf_counter()
+    learner = make_learner(task, demos, config, seed)
+    learner.begin_segment(0)
+    while learner.done < steps:
+        learner.iterate()
+    seconds = time.perf_counter() - began
+
+    @torch.no_grad()
+    def policy(observation: Array) -> Array:
+        action: Array = learner.actor.mode(torch.as_tensor(observation)).numpy()
+        return action
+
+    result = evaluate(task, policy, EVALUATION_EPISODES, seed)
+    learner.close()
+    confidence = learner.confidence()
+    by_demonstrator = demonstrator_means(demos, confidence)
+    by_episode = segment_mean(confidence, torch.as_tensor(demos.episode_of_pair), demos.episodes).numpy()
+    learned = config.confidence != "none"
+    row = {
+        "method": method,
+        "seed": seed,
+        "steps": learner.done,
+        "return": round(result.mean, 2),
+        "return_std": round(result.std, 2),
+        "success": round(result.success_rate, 3),
+        "spearman_demonstrators": "",
+        "spearman_episodes": "",
+        "confidence_ratio": "",
+    }
+    if learned:
+        trust = [by_demonstrator[name] for name in best_first]
+        row |= {
+            "spearman_demonstrators": spearman(trust, -np.arange(len(trust))),
+            "spearman_episodes": spearman(by_episode, returns),
+            "confidence_ratio": round(trust[0] / max(trust[-1], 1e-9), 3),
+        }
+    return row | {f"confidence_{name}": round(by_demonstrator[name], 4) for name in best_first} | {"seconds": round(seconds, 1)}
+
+
+def spearman(a: ArrayLike, b: ArrayLike) -> float:
+    """Rank correlation, ties at their mean rank; NaN where one side does not vary."""
+    x, y = _mean_ranks(np.asarray(a)), _mean_ranks(np.asarray(b))
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return round(float(np.corrcoef(x, y)[0, 1]), 3)
+
+
+def _mean_ranks(values: NDArray[Any]) -> NDArray[np.float64]:
+    _, group, count = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(count)
+    ranks: NDArray[np.float64] = (last - (count - 1) / 2)[group]
+    return ranks
