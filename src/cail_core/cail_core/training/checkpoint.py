@@ -14,33 +14,35 @@ from torch import Tensor
 from cail_core import durable
 from cail_core.errors import BadInput
 
+HEADER = "cail"
+
 
 def write_checkpoint(path: Path, state: dict[str, Any], about: dict[str, Any]) -> None:
     """Replace `path` by `state`; `about` are JSON values that say whose state it is."""
     tensors: dict[str, Tensor] = {}
     tree = _flatten(state, "", tensors)
-    header = {"about": json.dumps(about), "tree": json.dumps(tree)}
+    header = {HEADER: json.dumps({"about": about, "tree": tree})}  # one entry: safetensors writes several in random order
     durable.write_bytes(path, save({name: value.contiguous() for name, value in tensors.items()}, header))
 
 
 def read_about(path: Path) -> dict[str, Any]:
     """What a checkpoint says of itself; cheap."""
     with _opened(path) as file:
-        about: dict[str, Any] = json.loads(file.metadata()["about"])
+        about: dict[str, Any] = json.loads(file.metadata()[HEADER])["about"]
         return about
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
     with _opened(path) as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        state: dict[str, Any] = _unflatten(json.loads(file.metadata()["tree"]), tensors)
+        state: dict[str, Any] = _unflatten(json.loads(file.metadata()[HEADER])["tree"], tensors)
         return state
 
 
 def _opened(path: Path) -> Any:
     try:
         file: Any = safe_open(path, framework="pt")
-        if not {"about", "tree"} <= set(file.metadata() or {}):
+        if HEADER not in (file.metadata() or {}):
             raise BadInput(f"{path}: expected a checkpoint of `cail train`, found another safetensors file; choose another --out")
         return file
     except SafetensorError as fault:
