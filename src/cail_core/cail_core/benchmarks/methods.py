@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,44 +24,68 @@ from cail_core.demos.demonstrations import Demonstrations
 from cail_core.demos.features import ACTION, REWARD, STATE
 from cail_core.demos.ranking import rank_by_return
 from cail_core.evaluation import evaluate
+from cail_core.machine import cores
 from cail_core.progress import bar, console, table
-from cail_core.tasks.base import Array, Task
+from cail_core.tasks.base import Array, Task, get_task
 from cail_core.training.run import demonstrator_means
 
 EPISODES, RANKED, EVALUATION_EPISODES = 200, 0.05, 100
 
 
-def run_table(
-    name: str, task: Task, mix: str, methods: Sequence[str], seeds: Sequence[int], steps: int, cloning_steps: int, out: Path
-) -> Path:
-    """All methods on all seeds; keeps `name`.csv after every row, and what made it."""
-    torch.set_num_threads(1)
+@dataclass(frozen=True)
+class Table:
+    """Which methods are measured on what, and for how long."""
+
+    name: str
+    task: str
+    mix: str
+    methods: tuple[str, ...]
+    steps: int
+    """Environment steps of the adversarial methods."""
+    cloning_steps: int
+    """Gradient steps of the cloning ones."""
+
+
+def run_table(table_: Table, seeds: Sequence[int], out: Path) -> Path:
+    """All methods on all seeds, a process per core; keeps `name`.csv and what made it."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    jobs = [(table_, seed, method) for seed in seeds for method in table_.methods]
     rows: list[dict[str, Any]] = []
     demonstrators: dict[int, dict[str, float]] = {}
-    with bar(name, len(seeds) * len(methods)) as advance:
-        for seed in seeds:
-            demos, returns = demonstrate(task, mix, seed)
-            who = np.array(demos.demonstrator)
-            means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
-            demonstrators[seed] = dict(sorted(means.items(), key=lambda item: -item[1]))
-            for method in methods:
-                config = method_config(method)
-                wanted = cloning_steps if config.learner == "bc" else steps
-                rows.append(measure(task, demos, returns, method, config, seed, wanted, list(demonstrators[seed])))
-                kept = save(
-                    out,
-                    name,
-                    rows,
-                    task=task.spec.name,
-                    mix=mix,
-                    episodes=EPISODES,
-                    ranked=RANKED,
-                    evaluation_episodes=EVALUATION_EPISODES,
-                    demonstrators_mean_return=demonstrators,
-                )
-                advance(len(rows))
-    _show(rows, methods)
-    return kept
+    with (
+        bar(table_.name, len(jobs)) as advance,
+        ProcessPoolExecutor(min(cores(), len(jobs)), mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        advance(0)
+        for row, means in pool.map(_cell, jobs):
+            rows.append(row)
+            demonstrators[row["seed"]] = means
+            advance(len(rows))
+    _show(rows, table_.methods)
+    return save(
+        out,
+        table_.name,
+        rows,
+        table=asdict(table_),
+        episodes=EPISODES,
+        ranked=RANKED,
+        evaluation_episodes=EVALUATION_EPISODES,
+        demonstrators_mean_return=demonstrators,
+    )
+
+
+def _cell(job: tuple[Table, int, str]) -> tuple[dict[str, Any], dict[str, float]]:
+    """One method on one seed; and the demonstrators' mean returns, best first."""
+    table_, seed, method = job
+    torch.set_num_threads(1)
+    task = get_task(table_.task)
+    demos, returns = demonstrate(task, table_.mix, seed)
+    who = np.array(demos.demonstrator)
+    means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
+    means = dict(sorted(means.items(), key=lambda item: -item[1]))
+    config = method_config(method)
+    steps = table_.cloning_steps if config.learner == "bc" else table_.steps
+    return measure(task, demos, returns, method, config, seed, steps, list(means)), means
 
 
 def _show(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:

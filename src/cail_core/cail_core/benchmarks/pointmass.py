@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from cail_core.algorithms import METHODS
-from cail_core.benchmarks.methods import run_table
-from cail_core.tasks import get_task
+from cail_core.benchmarks.methods import Table, run_table
 
 BUDGETS = {"smoke": (1, 10_000, 100), "short": (2, 100_000, 1000), "full": (5, 100_000, 1000)}
 """Seeds, environment steps of the adversarial methods, gradient steps of the cloning ones."""
 
 
 def run(budget: str, out: Path, seed: int) -> Path:
-    """All methods on `seed`, `seed` + 1, …"""
+    """The methods on `seed`, `seed` + 1, …"""
     seeds, steps, cloning_steps = BUDGETS[budget]
-    return run_table("pointmass", get_task("pointmass"), "paper", METHODS, range(seed, seed + seeds), steps, cloning_steps, out)
+    table = Table("pointmass", "pointmass", "paper", METHODS, steps, cloning_steps)
+    return run_table(table, range(seed, seed + seeds), out)
