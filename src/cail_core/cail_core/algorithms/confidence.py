@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +35,7 @@ class ConfidenceConfig:
     hidden: int = setting(64, "network: units in each of two hidden layers", low=1)
 
 
-class Confidence:
+class Confidence(ABC):
     """What the two models share: the pair-to-trajectory map, gradient sharing and gradient scale."""
 
     def __init__(self, demos: Demonstrations, config: ConfidenceConfig) -> None:
@@ -43,13 +44,13 @@ class Confidence:
         self._episodes = demos.episodes
         self._peak = torch.zeros(())
 
+    @abstractmethod
     def of(self, rows: Tensor) -> Tensor:
         """β of some pairs, not normalised."""
-        raise NotImplementedError
 
+    @abstractmethod
     def update(self, rows: Tensor, slope: Tensor) -> None:
         """β ← β − α ∇_β L_out for the pairs `rows`."""
-        raise NotImplementedError
 
     def all(self) -> Tensor:
         """β of every pair in dataset order, normalised to mean 1."""
@@ -59,11 +60,11 @@ class Confidence:
         """Mean confidence of each episode."""
         return segment_mean(self.all(), self._episode, self._episodes)
 
-    def state(self) -> Parameters:
-        raise NotImplementedError
+    @abstractmethod
+    def state(self) -> Parameters: ...
 
-    def restore(self, state: Parameters) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def restore(self, state: Parameters) -> None: ...
 
     def _shared(self, rows: Tensor, slope: Tensor) -> Tensor:
         """Blend each pair's gradient with the mean over its trajectory's pairs in the batch: single-pair gradients are
