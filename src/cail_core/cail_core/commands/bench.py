@@ -10,6 +10,7 @@ from typing import Any
 TABLES = {
     "dataset": "writing, opening and reading demonstrations",
     "pointmass": "all methods on the point mass",
+    "throughput": "steps per second of training against bare stepping, cost of the outer step",
     "reacher": "CAIL and its baselines on Reacher with the paper's mix",
 }
 """Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`."""

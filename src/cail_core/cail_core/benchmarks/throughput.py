@@ -1,0 +1,116 @@
+"""How fast training is: environment steps per second, updates included, against bare stepping of one Gymnasium environment in
+the same run; and what the outer step of Eq. 7 costs against a plain AIRL discriminator step on the same batch.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cail_core.algorithms.absorbing import flagged
+from cail_core.algorithms.cail import draw
+from cail_core.algorithms.learners import AdversarialLearner
+from cail_core.algorithms.method import method_config
+from cail_core.benchmarks.methods import demonstrate
+from cail_core.benchmarks.result import save
+from cail_core.errors import MissingDependency, how_to_add
+from cail_core.progress import bar, console, table
+from cail_core.tasks import get_task
+
+ROUNDS = {"smoke": 1, "short": 5, "full": 10}
+METHODS = ("cail", "cail-paper", "airl")
+RAW_STEPS = 5000
+
+
+def run(budget: str, out: Path, seed: int) -> Path:
+    """Stepping and training take turns, so that whatever else the machine does slows both alike."""
+    torch.set_num_threads(1)
+    task = get_task("reacher")
+    demos, _ = demonstrate(task, "paper", seed)
+    learners = {
+        name: AdversarialLearner(task, demos, method_config(name), seed, torch.Generator().manual_seed(seed)) for name in METHODS
+    }
+    raw = _raw_stepping(seed)
+    seconds: dict[str, float] = dict.fromkeys(("raw", *METHODS), 0.0)
+    steps: dict[str, int] = dict.fromkeys(("raw", *METHODS), 0)
+    for learner in learners.values():
+        learner.begin_segment(0)
+        learner.iterate()
+    with bar("throughput", ROUNDS[budget]) as advance:
+        for done in range(ROUNDS[budget]):
+            seconds["raw"] += _timed(raw)
+            steps["raw"] += RAW_STEPS
+            for name, learner in learners.items():
+                before = learner.done
+                seconds[name] += _timed(learner.iterate)
+                steps[name] += learner.done - before
+            advance(done + 1)
+    plain, outer = _discriminator_steps(learners["airl"], learners["cail-paper"], 20 * ROUNDS[budget])
+
+    rate = {name: steps[name] / seconds[name] for name in steps}
+    rows: list[dict[str, Any]] = [
+        {
+            "task": "reacher",
+            "what": name,
+            "steps_per_s": round(rate[name]),
+            "ratio_to_one_gymnasium_env": round(rate[name] / rate["raw"], 2),
+        }
+        for name in rate
+    ]
+    shown = table("reacher", "steps/s", "ratio to one Gymnasium environment")
+    for row in rows:
+        shown.add_row(row["what"], f"{row['steps_per_s']:,}", str(row["ratio_to_one_gymnasium_env"]))
+    console().print(shown)
+    console().print(
+        f"a step of Eq. 7 with 10 ranked trajectories of 50 steps: {outer / plain:.1f} × a plain AIRL discriminator step"
+    )
+    for learner in learners.values():
+        learner.close()
+    return save(out, "throughput", rows, budget=budget, seed=seed, bilevel_step_ratio_to_plain=round(outer / plain, 2))
+
+
+def _timed(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _raw_stepping(seed: int) -> Callable[[], None]:
+    """One plain Gymnasium Reacher-v4 with random actions."""
+    import gymnasium
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # v4 is deprecated there, and the paper's
+            env = gymnasium.make("Reacher-v4")
+    except (gymnasium.error.Error, ImportError) as fault:
+        raise MissingDependency(f"Reacher-v4 cannot be made ({fault}); {how_to_add('mujoco')}") from None
+    env.reset(seed=seed)
+    env.action_space.seed(seed)
+
+    def work() -> None:
+        for _ in range(RAW_STEPS):
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            if terminated or truncated:
+                env.reset()
+
+    return work
+
+
+def _discriminator_steps(plain: AdversarialLearner, bilevel: AdversarialLearner, repeats: int) -> tuple[float, float]:
+    """Seconds of a plain discriminator step and of a whole step of Eq. 7, in turns on the same batches."""
+    data = flagged(plain.data)
+    size = plain.config.discriminator.batch
+    weight = torch.ones(size)
+    totals = [0.0, 0.0]
+    for _ in range(repeats):
+        rows, others = (draw(len(data.state), size, plain.generator) for _ in range(2))
+        demo, other = data.rows(rows), data.rows(others)
+        totals[0] += _timed(lambda demo=demo, other=other: plain.cail.weighted_step(weight, demo, other))  # type: ignore[misc]
+        totals[1] += _timed(lambda rows=rows, demo=demo, other=other: bilevel.cail.step(rows, demo, other))  # type: ignore[misc]
+    return totals[0] / repeats, totals[1] / repeats
