@@ -38,8 +38,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = build_parser().parse_args(argv)
     try:
+        args = build_parser().parse_args(argv)
         return args.run(args) or 0
     except CailError as fault:
         say(f"cail: {fault}")
@@ -54,7 +54,17 @@ def main(argv: list[str] | None = None) -> int:
         if fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             say(f"cail: no permission for {fault.filename}; choose a folder you may write, or change its owner")
             return 2
-        raise
+        if fault.filename is None and fault.errno != errno.ENOSPC:
+            raise
+        say(f"cail: {fault.strerror}: {fault.filename or 'the output'}; choose another place")
+        return 2
+
+
+def whole_number(text: str) -> int:
+    """A seed or a count on the command line: 0 or more."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a whole number of 0 or more, given '{text}'")
+    return int(text)
 
 
 def say(text: Any) -> None:

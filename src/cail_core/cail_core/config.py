@@ -64,7 +64,7 @@ def read_yaml(path: Path) -> Any:
         raise ConfigError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: expected a YAML file, found a folder") from None
-    except (UnicodeDecodeError, yaml.YAMLError) as fault:
+    except (ValueError, RecursionError, yaml.YAMLError) as fault:
         where = str(fault).replace("\n", " ")
         raise ConfigError(f"{path}: not valid YAML: {where}") from None
 
@@ -125,6 +125,7 @@ def _convert(kind: Any, value: Any, bounds: typing.Mapping[str, Any], name: str,
         if not isinstance(value, dict):
             faults.append(f"{name}: expected keys and values, given {value!r}")
             return None
+        faults += [f"{name}: expected text as a key, given {key!r}" for key in value if not isinstance(key, args[0])]
         return {key: _convert(args[1], item, bounds, f"{name}.{key}", faults) for key, item in value.items()}
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

@@ -12,8 +12,8 @@ import fcntl
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -103,11 +103,12 @@ def sync_folder(path: Path) -> None:
         os.close(handle)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Delete temporary files that a killed writer left behind below `folder`."""
-    for leftover in folder.rglob(f"*{TEMPORARY}"):
-        with suppress(OSError):
-            leftover.unlink()
+def remove_leftovers(folder: Path, patterns: Sequence[str]) -> None:
+    """Delete the temporary files of a killed writer: those whose final names fit `patterns`."""
+    for pattern in patterns:
+        for leftover in folder.glob(f"{pattern}{TEMPORARY}"):
+            with suppress(OSError):
+                leftover.unlink()
 
 
 @contextmanager
@@ -116,6 +117,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     An empty folder may stand at `path` already.
     """
+    path = path.resolve()
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise BadInput(f"expected a folder that does not exist yet, given {path}; choose another name or remove it first")
     with _workplace(path) as building:
@@ -127,37 +129,46 @@ def new_folder(path: Path) -> Iterator[Path]:
 @contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
     """Build a folder out of sight and exchange it with the one at `path` in one step; the old one is kept until then."""
+    path = path.resolve()  # a link to a dataset stays a link
     with _workplace(path) as building:
         yield building
+        shutil.copystat(path, building)
         _exchange(building, path)
         sync_folder(path.parent)
 
 
 @contextmanager
 def _workplace(path: Path) -> Iterator[Path]:
-    parent = path.absolute().parent
+    parent = path.parent
     if not parent.is_dir():
         raise BadInput(f"expected {parent} to be a folder in which {path.name} can be made; create it first")
     for stale in parent.glob(f".{path.name}.*.building"):
-        if _owner_is_gone(stale):
+        if not is_locked(stale):  # its owner is gone
             shutil.rmtree(stale, ignore_errors=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{path.name}.{os.getpid()}-", suffix=".building", dir=parent))
-    os.chmod(building, 0o755)
-    try:
-        with full_disk_is_said(path):
-            yield building
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
+    place = parent / f".{path.name}.{uuid.uuid4().hex[:12]}.building"
+    building = place / path.name  # inside, because the one who builds may lock it too
+    with full_disk_is_said(path):
+        place.mkdir()
+        try:
+            with locked(place):
+                building.mkdir()
+                yield building
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
 
-def _owner_is_gone(building: Path) -> bool:
-    pid = building.name.removesuffix(".building").rsplit(".", 1)[-1].split("-")[0]
+def is_locked(folder: Path) -> bool:
+    """Whether some process holds the folder for writing."""
     try:
-        os.kill(int(pid), 0)
-    except (ValueError, ProcessLookupError):
-        return True
-    except PermissionError:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
         return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(handle)
     return False
 
 
@@ -166,8 +177,11 @@ def _exchange(one: Path, other: Path) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     at_cwd, rename_exchange = -100, 2
     renameat2 = getattr(libc, "renameat2", None)
-    if renameat2 is not None and renameat2(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), rename_exchange) == 0:
-        return
+    if renameat2 is not None:
+        if renameat2(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), rename_exchange) == 0:
+            return
+        if ctypes.get_errno() not in (errno.ENOSYS, errno.EINVAL):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
     # A file system without the exchange: two renames; the old folder stays beside under a name that says what it is.
     aside = other.with_name(f"{other.name}.before-change")
     os.rename(other, aside)

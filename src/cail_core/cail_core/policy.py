@@ -5,6 +5,7 @@ The network is an MLP on (observation − mean) / scale whose output goes throug
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +155,7 @@ def demonstrator(folder: Path, spec: TaskSpec) -> Demonstrator:
     def start(rng: np.random.Generator) -> Policy:
         return runner
 
-    return Demonstrator(folder.name, start)
+    return Demonstrator(folder.name, start, hashlib.sha256((folder / FILES[0]).read_bytes()).hexdigest()[:16])
 
 
 def load_demonstrators(folders: Sequence[Path], spec: TaskSpec) -> list[Demonstrator]:

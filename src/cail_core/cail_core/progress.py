@@ -11,8 +11,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise  # it is called while the error is handled; `cail` ends quietly, as for any closed pipe
+
+
 def console(*, stderr: bool = False) -> Console:
-    return Console(stderr=stderr)
+    """Prints text as it is: names of people and folders may hold brackets."""
+    return _Console(stderr=stderr, markup=False, highlight=False)
 
 
 def table(*columns: str) -> Table:

@@ -15,6 +15,7 @@ import pytest
 from builders import fast_folder
 
 from cail_core.cli import main
+from cail_core.config import find_config
 from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.features import REWARD
@@ -329,3 +330,41 @@ def test_saved_policies_demonstrate_in_equal_shares(tmp_path: Path, capsys: pyte
     refused([*argv, str(shipped / "optimal"), str(shipped / "optimal")], capsys, "given twice: optimal")
     other = ["demos", "collect", "--task", "pointmass", "--policies", str(shipped / "optimal"), "--out", str(tmp_path / "e")]
     refused(other, capsys, "does not fit: 3 faults", "its observations are cos_shoulder", lines=4)
+
+
+def test_collect_does_not_go_on_with_other_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["demos", "collect", "--task", "pointmass", "--episodes", "3", "--out", str(tmp_path / "d")]
+    assert main(argv) == 0
+    settings = find_config("pointmass").read_text().replace("max_steps: 50", "max_steps: 20")
+    (tmp_path / "short.yaml").write_text(settings)
+    refused([*argv, "--config", str(tmp_path / "short.yaml")], capsys, "was not collected with this")
+
+
+def test_names_with_brackets_and_closed_pipes_do_no_harm(dataset: DemoDataset) -> None:
+    odd = dataset.root.with_name("z[") / "red]"  # rich would take [/red] for a mark
+    odd.parent.mkdir()
+    dataset.root.rename(odd)
+    assert main(["demos", "info", str(odd)]) == 0
+    for reader in ("head -1", "true"):
+        line = f"'{sys.executable}' -m cail_core.cli demos info '{odd}' --episodes | {reader}; echo ${{PIPESTATUS[0]}}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == "0", done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_dataset_being_recorded_is_not_called_broken(dataset: DemoDataset, capsys: pytest.CaptureFixture[str]) -> None:
+    with DemoWriter.open(dataset.root) as writer:
+        writer.info["total_episodes"] += 1  # as between a data file and the tables
+        assert main(["demos", "check", str(dataset.root)]) == 0
+        refused(["demos", "delete", str(dataset.root), "0", "--yes"], capsys, "being written by another process")
+
+
+def test_odd_places_and_numbers_are_one_clear_line(collected: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    argv = ["demos", "collect", "--task", "pointmass", "--episodes", "2", "--out"]
+    refused([*argv, str(tmp_path / "file" / "x")], capsys, "file")
+    refused([*argv, str(tmp_path / ("n" * 300))], capsys, "too long")
+    refused([*argv, str(tmp_path / "d"), "--seed", "-1"], capsys, "whole number of 0 or more")
+    refused(["demos", "info", str(tmp_path / "file")], capsys, "a file")
+    refused(["demos", "export", str(collected), "--format", "robomimic", "--out", str(tmp_path / "e")], capsys, ".hdf5 or .h5")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]

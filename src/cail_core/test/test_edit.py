@@ -11,6 +11,7 @@ from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import delete, merge, parse_ids, set_ranking, split
 from cail_core.demos.ranking import provenance
+from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput
 
 
@@ -58,15 +59,73 @@ def test_merge_of_two_ranked_datasets_drops_ranks_that_cannot_be_compared(datase
 
 
 def test_split_makes_two_and_keeps_the_old(dataset: DemoDataset, tmp_path: Path) -> None:
-    split(dataset.root, {tmp_path / "a": [3, 4], tmp_path / "b": [0, 1]})
+    split(dataset.root, [(tmp_path / "a", [3, 4]), (tmp_path / "b", [0, 1])])
     same_episode(DemoDataset(tmp_path / "a").episode(1), dataset.episode(4))
     assert check(tmp_path / "a") == check(tmp_path / "b") == check(dataset.root) == []
     with pytest.raises(BadInput):
-        split(dataset.root, {tmp_path / "c": [3, 4], tmp_path / "b": [0, 1]})
+        split(dataset.root, [(tmp_path / "c", [3, 4]), (tmp_path / "b", [0, 1])])
     assert not (tmp_path / "c").exists()
 
 
 def test_ids_are_read_as_people_write_them() -> None:
-    assert parse_ids(["3", "7", "10-12", "1,2"]) == [3, 7, 10, 11, 12, 1, 2]
-    with pytest.raises(BadInput, match="given '-4'"):
-        parse_ids(["-4"])
+    assert parse_ids(["3", "7", "10-12", "1,2"], 20) == [1, 2, 3, 7, 10, 11, 12]
+    for wrong in ("-4", "9-3", "²", "5-20", "0-9999999999"):
+        with pytest.raises(BadInput, match=f"{wrong}"):
+            parse_ids([wrong], 20)
+
+
+def test_a_change_through_a_link_changes_the_dataset_and_keeps_the_link(dataset: DemoDataset, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(dataset.root)
+    set_ranking(link, {0: 1, 1: 2}, provenance("test"))
+    delete(link, [29])
+    assert link.is_symlink()
+    assert DemoDataset(dataset.root).episodes == 29
+    assert DemoDataset(dataset.root).demonstrations().ranked.tolist() == [0, 1]
+    assert [p.name for p in tmp_path.iterdir()] == ["link"]
+
+
+def test_delete_keeps_what_others_put_into_the_folder_and_its_permissions(dataset: DemoDataset) -> None:
+    (dataset.root / "bags").mkdir()
+    (dataset.root / "bags" / "episode_0.mcap").write_text("recorded")
+    (dataset.root / "notes.tmp").write_text("mine")
+    dataset.root.chmod(0o750)
+    delete(dataset.root, [3])
+    DemoWriter.open(dataset.root).close()
+    assert (dataset.root / "bags" / "episode_0.mcap").read_text() == "recorded"
+    assert (dataset.root / "notes.tmp").read_text() == "mine"
+    assert dataset.root.stat().st_mode & 0o777 == 0o750
+    assert check(dataset.root) == []
+
+
+def test_an_episode_whose_save_was_cut_off_is_completed_before_a_change(dataset: DemoDataset, tmp_path: Path) -> None:
+    tables = {p: p.read_bytes() for p in (dataset.root / "meta").rglob("*") if p.is_file()}
+    one = episode(5, 77, features())
+    with DemoWriter.open(dataset.root) as writer:
+        writer.save_episode(one)
+    for path, content in tables.items():  # as a kill between the data file and the tables leaves it
+        path.write_bytes(content)
+    assert DemoDataset(dataset.root).episodes == 30
+    same_episode(merge([dataset.root], tmp_path / "copy").episode(30), one)
+    delete(dataset.root, [0])
+    same_episode(DemoDataset(dataset.root).episode(29), one)
+
+
+def test_a_packed_save_cut_off_between_two_tables_is_completed(dataset: DemoDataset) -> None:
+    like = features()
+    more = [episode(2, 100 + i, like) for i in range(60)]
+    with DemoWriter.open(dataset.root) as writer:
+        writer.save_all(more)
+    last = sorted((dataset.root / "meta/episodes").glob("*/*.parquet"))[-1]
+    last.unlink()
+    DemoWriter.open(dataset.root).close()
+    found = list(DemoDataset(dataset.root).iterate())
+    assert len(found) == 90
+    same_episode(found[-1], more[-1])
+    assert check(dataset.root) == []
+
+
+def test_split_into_one_folder_twice_is_refused(dataset: DemoDataset, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="different folders"):
+        split(dataset.root, [(tmp_path / "a", [0]), (tmp_path / "b" / ".." / "a", [1])])
+    assert not (tmp_path / "a").exists()

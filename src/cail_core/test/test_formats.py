@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+import zipfile
 from pathlib import Path
 
 import h5py
@@ -19,7 +20,7 @@ from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.features import DONE, REWARD, STATE, TRUNCATED
 from cail_core.demos.importing import export_demos, import_demos
-from cail_core.errors import BadInput
+from cail_core.errors import BadInput, CailError
 from cail_core.tasks import get_task
 
 SUFFIX = {"npz": ".npz", "robomimic": ".hdf5", "minari": ""}
@@ -288,3 +289,64 @@ def test_a_lerobot_folder_of_another_tool_is_understood(dataset: DemoDataset, tm
     assert any("observation.images.top" in note for note in notes)
     with pytest.raises(Exception, match="cail demos import"):
         DemoDataset(root)
+
+
+def _broken_hdf5(path: Path, **change: object) -> None:
+    robomimic_file(path)
+    with h5py.File(path, "a") as file:
+        demo = file["data/demo_0"]
+        for name, value in change.items():
+            if name == "env_args":
+                file["data"].attrs["env_args"] = value
+                continue
+            key = name.replace("__", "/")
+            del demo[key]
+            if value is not None:
+                demo[key] = value
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"actions": np.zeros((60, 7))},
+        {"actions": np.float64(3)},
+        {"rewards": np.zeros(2)},
+        {"dones": np.zeros(2)},
+        {"actions": None},
+        {"next_obs__object": np.zeros((2, 2))},
+        {"obs__object": np.zeros((3, 2))},
+        {"env_args": "{"},
+        {"env_args": "[1]"},
+        {"actions": np.full((6, 7), np.nan)},
+        {"rewards": np.full(6, 1e300)},
+    ],
+)
+def test_malformed_hdf5_is_named_in_clear_words(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "a.hdf5"
+    _broken_hdf5(path, **change)
+    with pytest.raises(BadInput) as fault:
+        import_demos(path, tmp_path / "d")
+    assert "a.hdf5" in str(fault.value)
+    assert [p.name for p in tmp_path.iterdir()] == ["a.hdf5"]
+
+
+def test_archives_that_only_look_like_npz_are_named(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(3))
+    (tmp_path / "x.npy").rename(tmp_path / "array.npz")
+    with zipfile.ZipFile(tmp_path / "text.npz", "w") as archive:
+        archive.writestr("states", "hello")
+    np.savez(tmp_path / "passport.npz", **transitions([4]), cail=np.array("{"))
+    for name in ("array.npz", "text.npz", "passport.npz"):
+        with pytest.raises(BadInput, match=name):
+            import_demos(tmp_path / name, tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"features": None}, {"fps": "abc"}, {"data_path": None}, {"total_episodes": None}, {"cail": None}, {"cail": {}}]
+)
+def test_a_folder_with_a_damaged_info_is_named(dataset: DemoDataset, tmp_path: Path, change: dict[str, object]) -> None:
+    (dataset.root / "meta/info.json").write_text(json.dumps({**dataset.info, **change}))
+    assert check(dataset.root) != []
+    with pytest.raises(CailError, match=next(iter(change))):
+        import_demos(dataset.root, tmp_path / "d")

@@ -44,6 +44,7 @@ def test_equal_returns_share_a_rank_and_two_episodes_are_the_least() -> None:
         ("r.csv", "5\n3,2\n1\n", {5: 1, 3: 2, 2: 2, 1: 4}),
         ("r.csv", "# best first\nepisode\n4\n2\n", {4: 1, 2: 2}),
         ("r.csv", "episode,rank\n4,2\n2,1\n9,2\n", {2: 1, 4: 2, 9: 2}),
+        ("r.csv", "\ufeffepisode,rank\n4,2\n2,1\n", {2: 1, 4: 2}),  # as Excel saves it
     ],
 )
 def test_hand_written_rankings_are_read(tmp_path: Path, name: str, text: str, expected: dict[int, int]) -> None:
@@ -65,6 +66,8 @@ def test_hand_written_rankings_are_read(tmp_path: Path, name: str, text: str, ex
         ("r.yaml", "[5, 3", ["not valid YAML"]),
         ("r.csv", "", ["at least 2 episodes"]),
         ("r.csv", "episode,rank\n4\n", ["expected lines 'episode,rank'"]),
+        ("r.csv", "episode,rank\n4,nan\n5,-inf\n", ["2 faults", "given '4,nan'", "given '5,-inf'"]),
+        ("r.yaml", "[2020-13-45]", ["not valid YAML"]),
         ("r.txt", "5", ["as .yaml or .csv"]),
     ],
 )

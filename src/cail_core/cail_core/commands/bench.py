@@ -7,6 +7,8 @@ import importlib
 from pathlib import Path
 from typing import Any
 
+from cail_core.cli import whole_number
+
 TABLES = {
     "dataset": "writing, opening and reading demonstrations",
     "pointmass": "all methods on the point mass",
@@ -24,7 +26,7 @@ def register(commands: Any) -> None:
     )
     p.add_argument("table", choices=TABLES, metavar="TABLE", help=", ".join(TABLES))
     p.add_argument("--budget", choices=("smoke", "short", "full"), default="short", help="default: short")
-    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--seed", type=whole_number, default=0)
     p.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="default: results")
     p.set_defaults(run=_run)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cail_core.cli import whole_number
 from cail_core.errors import CailError
 from cail_core.progress import console, table
 
@@ -17,7 +18,7 @@ EPISODES = 100
 def register(commands: Any) -> None:
     p = commands.add_parser("demo", help="the whole loop once: demonstrate, rank, train, evaluate")
     p.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="goes on where it stopped (default: demo)")
-    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--seed", type=whole_number, default=0)
     p.set_defaults(run=_run)
 
 
@@ -30,7 +31,7 @@ def _run(args: argparse.Namespace) -> None:
 
     def cail(*words: object) -> None:
         command = [str(word) for word in words]
-        say(f"\n[bold]$ cail {' '.join(command)}[/]", highlight=False)
+        say(f"\n$ cail {' '.join(command)}", style="bold")
         if main(command) != 0:
             raise CailError(f"cail {' '.join(command)} did not succeed; see above")
 

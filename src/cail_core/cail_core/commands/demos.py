@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cail_core.cli import whole_number
 from cail_core.errors import BadInput, listed
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def register(commands: Any) -> None:
     who.add_argument("--mix", default="paper", help="which demonstrators, in which shares (default: paper)")
     who.add_argument("--policies", type=Path, nargs="+", metavar="P", help="saved policies as demonstrators, in equal shares")
     p.add_argument("--episodes", type=int, default=200, metavar="N", help="default: 200")
-    p.add_argument("--seed", type=int, default=0, metavar="S", help="default: 0")
+    p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
     p.add_argument("--config", type=Path, metavar="FILE", help="settings of the task (default: the installed ones)")
     p.add_argument("--out", type=Path, required=True, metavar="D", help="the dataset's folder")
 
@@ -61,7 +62,7 @@ def register(commands: Any) -> None:
     how.add_argument("--file", type=Path, metavar="R", help="episode ids, best first; ties are nested lists or share a line")
     how.add_argument("--clear", action="store_true", help="remove all ranks")
     p.add_argument("--fraction", type=float, default=0.05, metavar="F", help="with --by: share of the episodes (default: 0.05)")
-    p.add_argument("--seed", type=int, default=0, metavar="S", help="with --by: which episodes (default: 0)")
+    p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="with --by: which episodes (default: 0)")
 
     p = action("delete", _delete, "remove episodes; the ones after them move up")
     p.add_argument("dataset", type=Path, metavar="D")
@@ -77,7 +78,7 @@ def register(commands: Any) -> None:
     which = p.add_mutually_exclusive_group(required=True)
     which.add_argument("--fraction", type=float, metavar="F", help="share of the episodes that goes to the first")
     which.add_argument("--episodes", nargs="+", metavar="ID", help="the episodes that go to the first, for example 0-9 12")
-    p.add_argument("--seed", type=int, default=0, metavar="S", help="with --fraction: which episodes (default: 0)")
+    p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="with --fraction: which episodes (default: 0)")
     p.add_argument("--out", type=Path, nargs=2, required=True, metavar=("FIRST", "SECOND"))
 
 
@@ -108,10 +109,10 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.edit import whole
     from cail_core.demos.importing import export_demos
 
-    dataset = DemoDataset(args.dataset)
+    dataset = whole(args.dataset)
     export_demos(dataset, args.format, args.out)
     print(f"wrote {dataset.episodes} episodes, {dataset.frames} frames as {args.format} to {args.out}")
 
@@ -163,11 +164,10 @@ def _rank(args: argparse.Namespace) -> None:
 
 
 def _delete(args: argparse.Namespace) -> None:
-    from cail_core.demos.dataset import DemoDataset
-    from cail_core.demos.edit import delete, parse_ids
+    from cail_core.demos.edit import delete, parse_ids, whole
 
-    ids = sorted(set(parse_ids(args.episodes)))
-    dataset = DemoDataset(args.dataset)
+    dataset = whole(args.dataset)
+    ids = parse_ids(args.episodes, dataset.episodes)
     if not args.yes:
         if not sys.stdin.isatty():
             raise BadInput("deleting asks first, and there is no terminal to ask on; give --yes")
@@ -190,21 +190,17 @@ def _merge(args: argparse.Namespace) -> None:
 
 
 def _split(args: argparse.Namespace) -> None:
-    from cail_core.demos.dataset import DemoDataset
-    from cail_core.demos.edit import parse_ids, split
+    from cail_core.demos.edit import parse_ids, split, whole
 
-    n = DemoDataset(args.dataset).episodes
+    n = whole(args.dataset).episodes
     if args.episodes is not None:
-        first = sorted(set(parse_ids(args.episodes)))
-        unknown = [i for i in first if i >= n]
-        if unknown:
-            raise BadInput(f"{args.dataset}: expected episodes out of 0 … {n - 1}, given {', '.join(map(str, unknown))}")
+        first = parse_ids(args.episodes, n)
     else:
         if not 0 < args.fraction < 1:
             raise BadInput(f"expected --fraction between 0 and 1, given {args.fraction}")
         first = sorted(np.random.default_rng(args.seed).permutation(n)[: round(args.fraction * n)].tolist())
     second = [i for i in range(n) if i not in set(first)]
-    split(args.dataset, {args.out[0]: first, args.out[1]: second})
+    split(args.dataset, [(args.out[0], first), (args.out[1], second)])
     print(f"{args.out[0]}: {len(first)} episodes; {args.out[1]}: {len(second)} episodes")
 
 
@@ -216,9 +212,8 @@ def _print_info(dataset: DemoDataset, every: bool = False) -> None:
     known = [row.undiscounted_return for row in rows if row.undiscounted_return is not None]
     ranked = sum(row.rank is not None for row in rows)
     console().print(
-        f"[bold]{dataset.root}[/]  task {dataset.task}, robot {dataset.info['robot_type']}, {dataset.info['fps']} Hz, "
+        f"{dataset.root}  task {dataset.task}, robot {dataset.info['robot_type']}, {dataset.info['fps']} Hz, "
         f"state {dataset.features['observation.state'].shape[0]}, action {dataset.features['action'].shape[0]}",
-        highlight=False,
     )
     shown = table("demonstrator", "episodes", "frames", "return", "outcomes", "ranked")
     people = list(dict.fromkeys(row.demonstrator for row in rows))

@@ -65,14 +65,13 @@ def register(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> int:
     out = console()
     out.print(
-        f"[bold]cail {__version__}[/]  {machine.cpu_model()}, {machine.cores()} cores, {machine.memory_gib():.1f} GiB, "
+        f"cail {__version__}  {machine.cpu_model()}, {machine.cores()} cores, {machine.memory_gib():.1f} GiB, "
         f"Python {platform.python_version()}",
-        highlight=False,
     )
     threads = ", ".join(f"{name}={os.environ[name]}" for name in THREAD_VARIABLES if name in os.environ)
-    out.print(f"threads: {threads or 'not capped (set OMP_NUM_THREADS where several processes train at once)'}", highlight=False)
+    out.print(f"threads: {threads or 'not capped (set OMP_NUM_THREADS where several processes train at once)'}")
     free = shutil.disk_usage(".").free / 2**30
-    out.print(f"disk: {free:.1f} GiB free here", highlight=False)
+    out.print(f"disk: {free:.1f} GiB free here")
 
     shown = table("part", "version", "what for", "")
     broken: list[Part] = []
@@ -86,12 +85,11 @@ def _run(args: argparse.Namespace) -> int:
     for part in broken:
         out.print(
             f"{part.package} belongs to every installation and does not work: pip install --force-reinstall {part.package}",
-            highlight=False,
         )
     for extra in dict.fromkeys(part.extra for part in missing):
         names = ", ".join(p.package for p in missing if p.extra == extra)
         command = how_to_add(extra) if extra and " " not in extra else extra
-        out.print(f"to add {names}: {command}", highlight=False, markup=False)
+        out.print(f"to add {names}: {command}")
     if not missing and not broken:
         out.print("nothing is missing")
     if not args.no_speed:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from cail_core.cli import whole_number
 from cail_core.evaluation import describe, evaluate, plot
 from cail_core.policy import load_policy
 from cail_core.tasks import get_task
@@ -17,7 +18,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--policy", type=Path, required=True, help="policy folder, for instance RUN/policy")
     parser.add_argument("--task", help="default: the task that the policy was trained for")
     parser.add_argument("--episodes", type=int, default=100, help="default: 100")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same episodes; default: 0")
+    parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same episodes; default: 0")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw the distribution of the returns")
     parser.set_defaults(run=run)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cail_core.algorithms import METHODS
+from cail_core.cli import whole_number
 from cail_core.config import find_config, load_config
 from cail_core.tasks import get_task
 
@@ -19,7 +20,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--task", required=True)
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same run; default: 0")
+    parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same run; default: 0")
     parser.add_argument("--steps", type=int, help="environment steps, for bc and cail-bc gradient steps; default: the method's")
     parser.add_argument("--config", metavar="FILE.yaml", help="settings in place of the method's installed ones")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="run folder")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cail_core import durable
 from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import faults_of
@@ -15,7 +16,12 @@ from cail_core.errors import CailError, DatasetError
 
 
 def interrupted(dataset: DemoDataset) -> bool:
-    """Whether a save was cut off before the tables followed; opening the dataset for writing completes it."""
+    """Whether a save was cut off before the tables followed; opening the dataset for writing completes it.
+
+    While another process holds the dataset, it is simply not done saving.
+    """
+    if durable.is_locked(dataset.root):
+        return False
     named = {row.data_path(dataset.root) for row in dataset.rows}
     return dataset.episodes != dataset.info["total_episodes"] or any(p not in named for p in _data_files(dataset.root))
 
@@ -75,6 +81,8 @@ def _tables(dataset: DemoDataset) -> list[str]:
         at = row.from_index + row.length
     if interrupted(dataset):
         faults.append(f"a save was cut off before the tables followed; `cail demos check {dataset.root} --repair` completes it")
+    elif durable.is_locked(dataset.root):
+        pass  # being written: the totals follow
     elif dataset.info["total_frames"] != dataset.frames:
         faults.append(f"meta/info.json: says {dataset.info['total_frames']} frames, the episodes have {dataset.frames}")
     elif rows:

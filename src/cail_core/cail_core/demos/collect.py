@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cail_core.config import to_dict
 from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import Episode, end_flags, outcome_of
@@ -91,12 +92,17 @@ def collect(
     spec = task.spec
     if episodes < 1:
         raise BadInput(f"expected at least 1 episode, given {episodes}")
-    recipe = {"demonstrators": {who.name: share for who, share in mix}, "episodes": episodes, "seed": seed}
+    recipe = {
+        "demonstrators": {who.name: [share, who.version] for who, share in mix},
+        "settings": to_dict(config) if (config := getattr(task, "config", None)) is not None else {},
+        "episodes": episodes,
+        "seed": seed,
+    }
     if (out / layout.INFO).exists():
         known = DemoDataset(out)
         if known.task != spec.name or known.info["cail"].get("collect") != recipe:
             raise BadInput(
-                f"{out} exists and was not collected with this task, mix, number of episodes and seed; "
+                f"{out} exists and was not collected with this task, its settings, mix, number of episodes and seed; "
                 "choose another --out, or the same options to go on with it"
             )
         writer = DemoWriter.open(out)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from cail_core.demos import layout
@@ -26,13 +27,9 @@ class DemoDataset:
         if not self.root.is_dir():
             aside = self.root.with_name(f"{self.root.name}.before-change")
             hint = f"; {aside} holds it as it was before a change that was cut off: rename it back" if aside.is_dir() else ""
-            raise BadInput(f"expected a dataset folder, given {root}, which does not exist{hint}")
-        if not (self.root / layout.INFO).exists():
-            raise DatasetError(f"expected a dataset (a folder with {layout.INFO}), given {root}")
-        self.info: dict[str, Any] = layout.read_json(self.root / layout.INFO)
-        version = self.info.get("codebase_version")
-        if version != layout.VERSION:
-            raise DatasetError(f"{root}: expected the LeRobot dataset version {layout.VERSION}, given {version}")
+            what = "a file" if self.root.exists() else "which does not exist"
+            raise BadInput(f"expected a dataset folder, given {root}, {what}{hint}")
+        self.info = layout.read_info(self.root)
         if "cail" not in self.info:
             raise DatasetError(f"{root}: another tool wrote it; bring it in with `cail demos import {root} --out NEW`")
         self.features = features_from_json(self.info.get("features"))
@@ -80,13 +77,9 @@ class DemoDataset:
             made[name] = np.empty((self.frames,) if feature.is_scalar else (self.frames, *feature.shape), dtype=feature.dtype)
         at = 0
         for path, rows in self.files():
-            table = layout.read_parquet(path, names)
-            n = sum(row.length for row in rows)
-            if len(table) != n:
-                raise DatasetError(f"{path}: expected {n} frames, found {len(table)}; run `cail demos check {self.root}`")
+            table = self._checked(path, rows, names)
+            n = len(table)
             for name in names:
-                if name not in table.column_names:
-                    raise DatasetError(f"{path}: lacks the column {name}; run `cail demos check {self.root}`")
                 made[name][at : at + n] = self.features[name].to_numpy(table.column(name))
             at += n
         return made
@@ -103,7 +96,7 @@ class DemoDataset:
         for path, rows in self.files():
             if wanted is not None and not any(row.episode_index in wanted for row in rows):
                 continue
-            table = layout.read_parquet(path, list(self.features))
+            table = self._checked(path, rows, list(self.features))
             start = rows[0].from_index
             for row in rows:
                 if wanted is None or row.episode_index in wanted:
@@ -130,6 +123,15 @@ class DemoDataset:
             rank=np.array([row.rank or 0 for row in self.rows], dtype=np.int64),
             demonstrator=[row.demonstrator for row in self.rows],
         )
+
+    def _checked(self, path: Path, rows: list[EpisodeRow], names: list[str]) -> pa.Table:
+        table, n = layout.read_parquet(path, names), sum(row.length for row in rows)
+        if len(table) != n:
+            raise DatasetError(f"{path}: expected {n} frames, found {len(table)}; run `cail demos check {self.root}`")
+        missing = [name for name in names if name not in table.column_names]
+        if missing:
+            raise DatasetError(f"{path}: lacks {', '.join(missing)}; run `cail demos check {self.root}`")
+        return table
 
     def files(self) -> Iterator[tuple[Path, list[EpisodeRow]]]:
         """The data files in order, each with the episodes it holds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -14,16 +15,27 @@ import pyarrow.parquet as pq
 
 from cail_core import durable
 from cail_core.demos import layout
+from cail_core.demos.check import interrupted
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import Episode
+from cail_core.demos.features import differences
 from cail_core.demos.ranking import Ranking
-from cail_core.demos.writer import DemoWriter, same_features
+from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput, listed
 
 
 def repair(root: Path) -> None:
     """Complete a save that was cut off."""
     DemoWriter.open(root).close()
+
+
+def whole(root: Path) -> DemoDataset:
+    """The dataset with every episode that is on disk: a save that was cut off is completed first."""
+    dataset = DemoDataset(root)
+    if not interrupted(dataset):
+        return dataset
+    repair(root)
+    return DemoDataset(root)
 
 
 def set_ranking(root: Path, ranking: Ranking, how: dict[str, Any]) -> None:
@@ -41,6 +53,7 @@ def set_ranking(root: Path, ranking: Ranking, how: dict[str, Any]) -> None:
 
 def delete(root: Path, episodes: Sequence[int]) -> None:
     """Remove episodes; the ones after them move up."""
+    whole(root)
     with durable.locked(root):
         dataset = DemoDataset(root)
         unknown = sorted({e for e in episodes if not 0 <= e < dataset.episodes})
@@ -51,21 +64,19 @@ def delete(root: Path, episodes: Sequence[int]) -> None:
             raise BadInput(f"{root}: that would delete all {dataset.episodes} episodes; remove the folder instead")
         with durable.replaced_folder(root) as building:
             _write_like(dataset, building, dataset.iterate(kept))
-            ranking = root / layout.RANKING
-            if ranking.exists():
-                shutil.copy(ranking, building / layout.RANKING)
+            _link(root, building, ignore=lambda folder, names: _rewritten(root, Path(folder), names))
 
 
 def merge(roots: Sequence[Path], out: Path) -> DemoDataset:
     """One dataset of several; ranks of different datasets cannot be compared, so only a single ranked one keeps them."""
-    datasets = [DemoDataset(root) for root in roots]
+    datasets = [whole(root) for root in roots]
     first, faults = datasets[0], []
     for other in datasets[1:]:
-        differences = same_features(first.features, other.features)
+        found = differences(first.features, other.features)
         for key, a, b in (("task", first.task, other.task), ("fps", first.info["fps"], other.info["fps"])):
             if a != b:
-                differences.append(f"{key}: {a} against {b}")
-        faults += [f"{first.root} and {other.root}: {difference}" for difference in differences]
+                found.append(f"{key}: {a} against {b}")
+        faults += [f"{first.root} and {other.root}: {difference}" for difference in found]
     if faults:
         raise BadInput(listed("these datasets do not fit together", faults))
     ranked = [d for d in datasets if any(row.rank for row in d.rows)]
@@ -80,14 +91,16 @@ def merge(roots: Sequence[Path], out: Path) -> DemoDataset:
     return DemoDataset(out)
 
 
-def split(root: Path, parts: dict[Path, Sequence[int]]) -> None:
+def split(root: Path, parts: Sequence[tuple[Path, Sequence[int]]]) -> None:
     """New datasets of chosen episodes; the old one stays."""
-    dataset = DemoDataset(root)
-    for out, chosen in parts.items():
+    dataset = whole(root)
+    if len({out.resolve() for out, _ in parts}) < len(parts):
+        raise BadInput(f"expected different folders for the parts, given {' and '.join(str(out) for out, _ in parts)}")
+    for out, chosen in parts:
         if not chosen:
             raise BadInput(f"{out} would be empty; choose another share")
     with ExitStack() as stack:  # all parts are built before the first appears
-        for out, chosen in parts.items():
+        for out, chosen in parts:
             building = stack.enter_context(durable.new_folder(out))
             _write_like(dataset, building, dataset.iterate(list(chosen)))
 
@@ -102,12 +115,20 @@ def _write_like(dataset: DemoDataset, folder: Path, episodes: Iterable[Episode])
         fps=dataset.info["fps"],
         features=dataset.features,
         about=about,
+        in_place=True,
     )
     with writer:
         writer.save_all(episodes)
 
 
-def _link(root: Path, building: Path) -> None:
+def _rewritten(root: Path, folder: Path, names: list[str]) -> set[str]:
+    """Of a folder's entries those that a rewrite makes anew; the rest, such as bags and notes, is carried over."""
+    if folder == root:
+        return {"data"} & set(names)
+    return {"episodes", "info.json", "stats.json", "tasks.parquet"} & set(names) if folder == root / "meta" else set()
+
+
+def _link(root: Path, building: Path, ignore: Callable[[Any, list[str]], set[str]] | None = None) -> None:
     """The same files under new names without copying their bytes; a file is replaced, never written into."""
 
     def link(source: str, target: str) -> str:
@@ -118,17 +139,20 @@ def _link(root: Path, building: Path) -> None:
         return target
 
     copy: Callable[[str, str], object] = link
-    shutil.copytree(
-        root, building, copy_function=copy, dirs_exist_ok=True, ignore=shutil.ignore_patterns(f"*{durable.TEMPORARY}")
-    )
+    shutil.copytree(root, building, copy_function=copy, dirs_exist_ok=True, ignore=ignore, symlinks=True)
 
 
-def parse_ids(given: Sequence[str]) -> list[int]:
-    """Episode ids as a person writes them: `3 7 10-14`."""
-    ids: list[int] = []
+def parse_ids(given: Sequence[str], episodes: int) -> list[int]:
+    """Episode ids as a person writes them, `3 7 10-14`, of a dataset with so many episodes."""
+    ids: set[int] = set()
     for word in [w for text in given for w in text.split(",") if w]:
-        first, dash, last = word.partition("-")
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not re.fullmatch(r"[0-9]{1,12}(-[0-9]{1,12})?", word):
             raise BadInput(f"expected episode ids such as 3 7 10-14, given '{word}'")
-        ids += range(int(first), int(last) + 1) if dash else [int(first)]
-    return ids
+        first, last = int(word.split("-")[0]), int(word.split("-")[-1])
+        if last < first:
+            raise BadInput(f"expected a range from low to high, given '{word}'")
+        if last >= episodes:
+            there = f"expected episodes out of 0 … {episodes - 1}" if episodes else "the dataset holds no episodes"
+            raise BadInput(f"{there}, given {word}")
+        ids.update(range(first, last + 1))
+    return sorted(ids)

@@ -12,6 +12,9 @@ from cail_core.demos.features import DONE, REWARD, STATE, TRUNCATED, Features
 
 OUTCOMES = ("success", "failure", "dropped", "collided", "timeout", "unknown")
 
+LARGEST = float(np.finfo(np.float32).max)
+"""Learners work in single precision."""
+
 
 @dataclass
 class Episode:
@@ -85,6 +88,8 @@ def faults_of(episode: Episode, features: Features) -> list[str]:
         elif values.dtype.kind == "f" and not np.isfinite(values).all():
             bad = np.unique(np.nonzero(~np.isfinite(values))[0])
             faults.append(f"{name}: {len(bad)} frame(s) are not finite, the first is frame {bad[0]}")
+        elif values.dtype.kind == "f" and np.abs(values).max(initial=0) > LARGEST:
+            faults.append(f"{name}: numbers beyond ±{LARGEST:.2g} do not fit single precision")
     state = features.get(STATE)
     if state is not None:
         if episode.final_state.shape != state.shape or episode.final_state.dtype != np.dtype(state.dtype):

@@ -129,3 +129,11 @@ def data_schema(features: Features) -> pa.Schema:
     return pa.schema(
         [pa.field(name, feature.arrow_type()) for name, feature in every.items()], metadata={"huggingface": json.dumps(hub)}
     )
+
+
+def differences(one: Features, other: Features) -> list[str]:
+    """How two datasets' features differ, in words; empty where they agree."""
+    a, b = features_to_json(one), features_to_json(other)
+    found = [f"{name}: only in the first" for name in a if name not in b]
+    found += [f"{name}: only in the second" for name in b if name not in a]
+    return found + [f"{name}: {a[name]} against {b[name]}" for name in a if name in b and a[name] != b[name]]

@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cail_core import durable
 from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
-from cail_core.demos.episode import Episode
 from cail_core.demos.features import ACTION, STATE, Feature
 from cail_core.demos.formats.source import Source
 from cail_core.demos.writer import DemoWriter
-from cail_core.errors import BadInput, listed
+from cail_core.errors import BadInput, CailError, listed
 from cail_core.tasks import TaskSpec
 
-EXPORTS = ("npz", "robomimic", "minari")
+EXPORTS = {"npz": (".npz",), "robomimic": (".hdf5", ".h5"), "minari": ("",)}
+"""Format -> how its file's name ends."""
+MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError, OverflowError)
+"""What reading a file that only looks like its format can raise, beside what the readers check themselves."""
+
+
+@contextmanager
+def malformed_is_said(path: Path) -> Iterator[None]:
+    """Files come in more broken shapes than a reader can check one by one: each is one clear line with the file's name."""
+    try:
+        yield
+    except CailError as fault:
+        raise fault if str(path) in str(fault) else BadInput(f"{path}: {fault}") from None
+    except MALFORMED as fault:
+        text = (str(fault).splitlines() or [""])[0]
+        raise BadInput(f"{path}: not a well-formed file of its kind ({type(fault).__name__}: {text})") from None
 
 
 def open_source(path: Path, episode_length: int | None = None) -> Source:
@@ -42,7 +57,8 @@ def import_demos(
     path: Path, out: Path, *, spec: TaskSpec | None = None, fps: int | None = None, episode_length: int | None = None
 ) -> tuple[DemoDataset, list[str]]:
     """Write the demonstrations in `path` as a new dataset at `out`; it appears whole or not at all. Returns notes too."""
-    source = open_source(path, episode_length)
+    with malformed_is_said(path):
+        source = open_source(path, episode_length)
     features = dict(source.features)
     if spec is not None:
         _check_sizes(path, source, spec)
@@ -56,9 +72,11 @@ def import_demos(
             robot_type=spec.robot_type if spec else source.robot_type or "unknown",
             fps=fps or (spec.fps if spec else source.fps) or 10,
             features=features,
+            in_place=True,
         )
         with writer:
-            writer.save_all(_named(source.episodes(), path))
+            with malformed_is_said(path):
+                writer.save_all(source.episodes())
         if writer.episodes == 0:
             raise BadInput(f"{path}: holds no episodes")
     return DemoDataset(out), source.notes
@@ -70,6 +88,8 @@ def export_demos(dataset: DemoDataset, form: str, out: Path) -> None:
 
     if not dataset.rows:
         raise BadInput(f"{dataset.root} holds no episodes to export")
+    if out.suffix not in EXPORTS[form] and "" not in EXPORTS[form]:
+        raise BadInput(f"expected a name that ends in {' or '.join(EXPORTS[form])} for {form}, given {out}")
     writers = {"npz": npz.write, "robomimic": robomimic.write, "minari": minari.write}
     writers[form](dataset, out)
 
@@ -82,11 +102,3 @@ def _check_sizes(path: Path, source: Source, spec: TaskSpec) -> None:
             faults.append(f"{what}: task '{spec.name}' has {expected} numbers, given {given}")
     if faults:
         raise BadInput(listed(str(path), faults))
-
-
-def _named(episodes: Iterator[Episode], path: Path) -> Iterator[Episode]:
-    """Faults that show only while reading get the file's name."""
-    try:
-        yield from episodes
-    except BadInput as fault:
-        raise BadInput(f"{path}: {fault}") from None

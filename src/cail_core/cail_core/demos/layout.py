@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cail_core.demos.features import INDEX_FEATURES, STATE, Features, features_to_json
 from cail_core.demos.stats import NAMES, FeatureStats
-from cail_core.errors import DatasetError
+from cail_core.errors import DatasetError, listed
 
 VERSION = "v3.0"
 FILES_PER_CHUNK = 1000
@@ -23,6 +23,8 @@ EPISODES_PER_META_FILE = 25
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 META_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 INFO, STATS, TASKS, RANKING = "meta/info.json", "meta/stats.json", "meta/tasks.parquet", "meta/ranking.json"
+WRITTEN = ("data/chunk-*/file-*.parquet", "meta/episodes/chunk-*/file-*.parquet", "meta/*.json", "meta/tasks.parquet")
+"""What a writer makes; everything else in the folder is the user's."""
 RECORDS = b"cail"
 """Key of a data file's schema metadata: its episodes' records, so that an interrupted save can be completed from it."""
 
@@ -62,6 +64,28 @@ _ROW_COLUMNS = [
     "rank",
     "final_state",
 ]
+
+
+def read_info(root: Path) -> dict[str, Any]:
+    """`meta/info.json`, with everything in it that the readers rely on; all faults are listed."""
+    path = root / INFO
+    if not path.is_file():
+        raise DatasetError(f"expected a dataset (a folder with {INFO}), given {root}")
+    info = read_json(path)
+    if not isinstance(info, dict):
+        raise DatasetError(f"{path}: expected keys and values, given {type(info).__name__}")
+    if info.get("codebase_version") != VERSION:
+        raise DatasetError(f"{root}: expected the LeRobot dataset version {VERSION}, given {info.get('codebase_version')}")
+    wanted: dict[str, Any] = {"fps": int, "total_episodes": int, "total_frames": int, "data_path": str, "features": dict}
+    faults = [f"{key}: missing or not of the right kind ({info.get(key)!r})" for key, kind in wanted.items()
+              if not isinstance(info.get(key), kind)]
+    if not isinstance(info.setdefault("robot_type", None), (str, type(None))):
+        faults.append(f"robot_type: expected text, given {info['robot_type']!r}")
+    if "cail" in info and not (isinstance(info["cail"], dict) and isinstance(info["cail"].get("task"), str)):
+        faults.append(f"cail: expected at least the task's name, given {info['cail']!r}")
+    if faults:
+        raise DatasetError(listed(str(path), faults))
+    return info
 
 
 def new_info(task: str, robot_type: str, fps: int, features: Features) -> dict[str, Any]:

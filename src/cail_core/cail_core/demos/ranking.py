@@ -70,9 +70,9 @@ def _from_yaml(value: Any, path: Path) -> list[list[Any]]:
 
 def _from_csv(path: Path) -> list[list[Any]]:
     try:
-        with open(path, newline="", encoding="utf-8") as handle:
+        with open(path, newline="", encoding="utf-8-sig") as handle:
             lines = [[cell.strip() for cell in line if cell.strip()] for line in csv.reader(handle)]
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise BadInput(f"{path}: no such file") from None
     except (UnicodeDecodeError, csv.Error) as fault:
         raise BadInput(f"{path}: not a CSV file ({fault})") from None
@@ -81,12 +81,12 @@ def _from_csv(path: Path) -> list[list[Any]]:
         return []
     header = [cell.lower() for cell in lines[0]]
     if header == ["episode", "rank"]:
-        places: dict[float, list[Any]] = {}
+        places: dict[int, list[Any]] = {}
+        wrong = [",".join(line) for line in lines[1:] if len(line) != 2 or not line[1].isdecimal()]
+        if wrong:
+            raise BadInput(listed(str(path), [f"expected lines 'episode,rank', given '{line}'" for line in wrong]))
         for line in lines[1:]:
-            try:
-                places.setdefault(float(line[1]), []).append(line[0])
-            except (IndexError, ValueError):
-                raise BadInput(f"{path}: expected lines 'episode,rank', given '{','.join(line)}'") from None
+            places.setdefault(int(line[1]), []).append(line[0])
         return [places[place] for place in sorted(places)]
     return lines[1:] if header == ["episode"] else lines
 

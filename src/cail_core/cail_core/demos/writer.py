@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from cail_core import durable
 from cail_core.demos import layout
 from cail_core.demos.episode import Episode, faults_of
-from cail_core.demos.features import INDEX_FEATURES, STATE, Features, data_schema, features_from_json, features_to_json
+from cail_core.demos.features import INDEX_FEATURES, STATE, Features, data_schema, features_from_json
 from cail_core.demos.layout import EpisodeRow
 from cail_core.demos.stats import FeatureStats, episode_stats, merge_stats, stats_from_json, stats_to_json
 from cail_core.errors import BadInput, DatasetError, listed
@@ -62,14 +62,18 @@ class DemoWriter:
         fps: int,
         features: Features,
         about: dict[str, Any] | None = None,
+        in_place: bool = False,
     ) -> DemoWriter:
-        """Make an empty dataset at `root`, which must not exist or be an empty folder."""
+        """Make an empty dataset at `root`, which must not exist or be an empty folder.
+
+        `in_place` is for a folder that is itself being built out of sight; elsewhere the dataset appears in one step.
+        """
         if fps < 1:
             raise BadInput(f"expected a rate of at least 1 frame per second, given {fps}")
         info = layout.new_info(task, robot_type, fps, features)
         info["cail"].update(about or {})
         durable.make_folder(root.absolute().parent)
-        with durable.new_folder(root) as building:
+        with nullcontext(root) if in_place else durable.new_folder(root) as building:
             durable.make_folder(building / "meta")
             durable.write_bytes(building / layout.TASKS, layout.parquet_bytes(layout.tasks_table(text)))
             durable.write_json(building / layout.INFO, info)
@@ -78,8 +82,7 @@ class DemoWriter:
     @classmethod
     def open(cls, root: Path) -> DemoWriter:
         """Open an existing dataset to append to it; an interrupted save is completed first."""
-        if not (root / layout.INFO).exists():
-            raise DatasetError(f"expected a dataset (a folder with {layout.INFO}), given {root}")
+        layout.read_info(root)
         return cls(root, _opened=True)
 
     @property
@@ -224,15 +227,12 @@ class DemoWriter:
         return divmod(max(r.data_chunk * layout.FILES_PER_CHUNK + r.data_file for r in self._rows) + 1, layout.FILES_PER_CHUNK)
 
     def _load(self) -> None:
-        self.info: dict[str, Any] = layout.read_json(self.root / layout.INFO)
-        if self.info.get("codebase_version") != layout.VERSION or "cail" not in self.info:
-            raise DatasetError(
-                f"{self.root}: expected a dataset that cail wrote ({layout.VERSION}), "
-                f"given {self.info.get('codebase_version')}; bring it in with `cail demos import`"
-            )
+        self.info = layout.read_info(self.root)
+        if "cail" not in self.info:
+            raise DatasetError(f"{self.root}: another tool wrote it; bring it in with `cail demos import`")
         self.features = features_from_json(self.info["features"])
         self._text = str(layout.read_parquet(self.root / layout.TASKS).column("__index_level_0__")[0].as_py())
-        durable.remove_leftovers(self.root)
+        durable.remove_leftovers(self.root, layout.WRITTEN)
         self._rows = layout.read_episodes(self.root, self.features)
         meta_files = sorted((self.root / "meta" / "episodes").glob("chunk-*/file-*.parquet"))
         self._meta_file = max(len(meta_files) - 1, 0)
@@ -250,18 +250,32 @@ class DemoWriter:
         self._stats = {name: merge_stats([part[name] for part in parts]) for name in parts[0]}
 
     def _complete_interrupted_save(self) -> None:
+        """Let the tables name what the newest data file holds: a kill may have come before them, or between two of them."""
         chunk, file = self._next_data_file
         path = self.root / layout.DATA_PATH.format(chunk_index=chunk, file_index=file)
-        if path.exists():
-            episodes = self._episodes_in(path)
+        named = 0
+        if self._rows and not path.exists():
+            chunk, file = self._rows[-1].data_chunk, self._rows[-1].data_file
+            path = self._rows[-1].data_path(self.root)
+            named = sum((row.data_chunk, row.data_file) == (chunk, file) for row in self._rows)
+        if path.exists() and len(self._records(path)) > named:
+            episodes = self._episodes_in(path)[named:]
             columns = [self._columns(e, self.episodes + i, at) for i, (e, at) in enumerate(self._starts(episodes))]
             self._index(episodes, columns, chunk, file)
         elif len(self._rows) != self.info["total_episodes"]:
             self._write_totals()
 
+    @staticmethod
+    def _records(path: Path) -> list[dict[str, Any]]:
+        try:
+            records: list[dict[str, Any]] = json.loads((pq.read_schema(path).metadata or {}).get(layout.RECORDS, b"[]"))
+        except (pa.ArrowException, OSError, ValueError):
+            return []  # a damaged file: `check` says so, and opening for writing must not make it worse
+        return records
+
     def _episodes_in(self, path: Path) -> list[Episode]:
         table = layout.read_parquet(path)
-        records = json.loads((pq.read_schema(path).metadata or {}).get(layout.RECORDS, b"[]"))
+        records = self._records(path)
         episodes, at = [], 0
         dtype = self.features[STATE].dtype
         for record in records:
@@ -278,11 +292,3 @@ class DemoWriter:
             )
             at += record["length"]
         return episodes
-
-
-def same_features(one: Features, other: Features) -> list[str]:
-    """How two datasets' features differ, in words; empty where they agree."""
-    a, b = features_to_json(one), features_to_json(other)
-    differences = [f"{name}: only in the first" for name in a if name not in b]
-    differences += [f"{name}: only in the second" for name in b if name not in a]
-    return differences + [f"{name}: {a[name]} against {b[name]}" for name in a if name in b and a[name] != b[name]]

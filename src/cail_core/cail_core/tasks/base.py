@@ -79,6 +79,8 @@ class Demonstrator:
 
     name: str
     start: Callable[[np.random.Generator], Policy]
+    version: str = ""
+    """Tells two sources of the same name apart, such as a saved policy before and after training on."""
 
 
 @runtime_checkable

@@ -38,7 +38,7 @@ class MujocoConfig:
 
     def __post_init__(self) -> None:
         faults = [f"mixes.{mix}: shares sum to {sum(shares.values()):g}, expected 1"
-                  for mix, shares in self.mixes.items() if abs(sum(shares.values()) - 1) > 1e-6]
+                  for mix, shares in self.mixes.items() if not abs(sum(shares.values()) - 1) <= 1e-6]
         if faults:
             raise ConfigError(listed("MuJoCo task config", faults))
 

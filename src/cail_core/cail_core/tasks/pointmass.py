@@ -43,7 +43,7 @@ class PointMassConfig:
         ]
         for mix, shares in self.mixes.items():
             faults += [f"mixes.{mix}: no demonstrator '{name}' in skills" for name in shares if name not in self.skills]
-            if abs(sum(shares.values()) - 1) > 1e-6:
+            if not abs(sum(shares.values()) - 1) <= 1e-6:
                 faults.append(f"mixes.{mix}: shares sum to {sum(shares.values()):g}, expected 1")
         if faults:
             raise ConfigError(listed("pointmass config", faults))

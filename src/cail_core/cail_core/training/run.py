@@ -69,7 +69,7 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
 
     Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not.
     """
-    run = Run(task, demos, method, config, seed, steps or config.steps, out, demos_name)
+    run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name)
     check(run)
     state = _begin(run)
     with durable.locked(out):

@@ -59,12 +59,30 @@ def observation(node: Any, name: str) -> tuple[NDArray[Any], list[str] | None]:
     return joined(parts)
 
 
-def episode(group: Any, name: str, states: NDArray[Any], final: NDArray[Any], *, truncated: bool) -> Episode:
-    """An episode from its states and an HDF5 group with actions, rewards and, from our own export, the rest."""
-    n = len(states)
-    frames = {STATE: states, ACTION: as_vectors(f"{name}/actions", group["actions"][:n], n), **end_flags(n, truncated=truncated)}
+def array(group: Any, key: str, name: str) -> NDArray[Any]:
+    """The array `key` of an episode's group."""
+    if not isinstance(group[key], h5py.Dataset) or group[key].ndim == 0:
+        raise BadInput(f"{name}/{key}: expected an array with a row per step")
+    return np.asarray(group[key][()])
+
+
+def ended(group: Any, key: str, name: str, rows: int) -> bool:
+    """Whether the flag `key` is set on the last of `rows` steps."""
+    return bool(as_scalars(f"{name}/{key}", array(group, key, name), rows)[-1])
+
+
+def episode(
+    group: Any, name: str, states: NDArray[Any], final: NDArray[Any], *, truncated: bool, rows: int | None = None
+) -> Episode:
+    """An episode from its states and an HDF5 group with actions, rewards and, from our own export, the rest.
+
+    `rows` is how many steps the group holds where that is not the number of states.
+    """
+    n, stored = len(states), rows or len(states)
+    actions = as_vectors(f"{name}/actions", array(group, "actions", name), stored)[:n]
+    frames = {STATE: states, ACTION: actions, **end_flags(n, truncated=truncated)}
     if "rewards" in group:
-        frames[REWARD] = as_scalars(f"{name}/rewards", group["rewards"][:n], n)
+        frames[REWARD] = as_scalars(f"{name}/rewards", array(group, "rewards", name), stored)[:n]
     if OTHERS in group:
         frames.update({feature: group[OTHERS][feature][()] for feature in group[OTHERS]})
     facts = group.attrs

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
-from cail_core.demos.episode import Episode, end_flags
+from cail_core.demos.episode import Episode, end_flags, outcome_of
 from cail_core.demos.features import ACTION, DONE, INDEX_FEATURES, STATE, SUCCESS, TRUNCATED, Feature, features_from_json
 from cail_core.demos.formats.source import Source
 from cail_core.errors import BadInput
@@ -23,12 +23,7 @@ _ROWS = ["episode_index", "length", "data/chunk_index", "data/file_index", "data
 
 
 def read(root: Path) -> Source:
-    info = layout.read_json(root / layout.INFO)
-    if info.get("codebase_version") != layout.VERSION:
-        raise BadInput(
-            f"{root}: expected the LeRobot dataset version {layout.VERSION}, given {info.get('codebase_version')}; "
-            "convert it with LeRobot first"
-        )
+    info = layout.read_info(root)
     if "cail" in info:
         dataset = DemoDataset(root)
         return Source(dataset.features, dataset.iterate, dataset.task, dataset.text, info["robot_type"], info["fps"])
@@ -80,8 +75,7 @@ def _episodes(root: Path, info: dict[str, Any], features: dict[str, Feature]) ->
         done_by_task = bool(stored[DONE][-2:].any()) and not bool(stored.get(TRUNCATED, [False])[-1]) if DONE in stored else False
         frames.update(end_flags(row["length"] - 1, truncated=not done_by_task))
         success = bool(stored[SUCCESS].any()) if SUCCESS in stored else None
-        outcome = "unknown" if success is None else ("success" if success else "failure")
-        yield Episode(frames, stored[STATE][-1].copy(), outcome=outcome)
+        yield Episode(frames, stored[STATE][-1].copy(), outcome=outcome_of(success, not done_by_task))
 
 
 def _text(root: Path) -> str | None:

@@ -103,7 +103,7 @@ def _episode(group: Any, name: str) -> tuple[Episode, list[str] | None]:
     if len(values) < 2:
         raise BadInput(f"{name}: expected at least one transition")
     states, final = hdf5.states_with_final(values)
-    terminated = bool(group["terminations"][len(states) - 1])
+    terminated = hdf5.ended(group, "terminations", name, len(states))
     episode = hdf5.episode(group, name, states, final, truncated=not terminated)
     if episode.outcome == "unknown" and "infos" in group and "success" in group["infos"]:
         episode.outcome = outcome_of(bool(np.ravel(group["infos"]["success"][()])[-1]), not terminated)

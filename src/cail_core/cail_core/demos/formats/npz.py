@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from cail_core import durable
@@ -38,6 +40,8 @@ def read(path: Path, episode_length: int | None = None) -> Source:
     """The archive's transitions, cut into episodes."""
     arrays = _load(path)
     missing = [name for name in _NEEDED if name not in arrays]
+    if "cail" in arrays and episode_length is not None:
+        raise BadInput(f"{path} was exported by cail and marks its episodes itself; leave --episode-length out")
     if missing:
         raise BadInput(f"{path}: expected the arrays states, actions, rewards, dones, next_states; misses {', '.join(missing)}")
     faults: list[str] = []
@@ -55,7 +59,8 @@ def read(path: Path, episode_length: int | None = None) -> Source:
     states, actions, successors = checked("states"), checked("actions"), checked("next_states")
     rewards = checked("rewards", scalar=True) if "rewards" in arrays else None
     dones = checked("dones", scalar=True)
-    timeouts = checked("timeouts", scalar=True) > 0 if "timeouts" in arrays else None
+    marked = checked("timeouts", scalar=True) if "timeouts" in arrays else None
+    timeouts = None if marked is None else marked > 0
     if not faults and states.shape != successors.shape:
         faults.append(f"next_states: expected the shape of states {states.shape}, given {successors.shape}")
     for name, values in (
@@ -64,6 +69,7 @@ def read(path: Path, episode_length: int | None = None) -> Source:
         ("next_states", successors),
         ("rewards", rewards),
         ("dones", dones),
+        ("timeouts", marked),
     ):
         if values is not None and not np.isfinite(values).all():
             rows = np.unique(np.nonzero(~np.isfinite(values))[0])
@@ -131,10 +137,15 @@ def write(dataset: DemoDataset, path: Path) -> None:
 def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            arrays = {name: archive[name] for name in archive.files} if isinstance(archive, NpzFile) else {}
+            if not all(isinstance(values, np.ndarray) for values in arrays.values()):
+                raise ValueError("not all of its members are arrays")
+            if not isinstance(archive, NpzFile):
+                raise ValueError("a single array")
+            return arrays
     except FileNotFoundError:
         raise BadInput(f"{path}: no such file") from None
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, KeyError) as fault:
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error, KeyError, MemoryError, TypeError) as fault:
         raise BadInput(f"{path}: empty, cut short or not a NumPy archive ({str(fault).splitlines()[0]})") from None
 
 

@@ -88,15 +88,18 @@ def _episode(group: Any, name: str) -> tuple[Episode, list[str] | None]:
     if missing:
         raise BadInput(f"{name}: expected obs and actions, misses {', '.join(missing)}")
     states, names = hdf5.observation(group["obs"], f"{name}/obs")
+    rows = len(states)
     if "next_obs" in group:
         successors, _ = hdf5.observation(group["next_obs"], f"{name}/next_obs")
-        final = np.array(successors[-1])
+        if successors.shape != states.shape:
+            raise BadInput(f"{name}/next_obs: expected the shape of obs {states.shape}, given {successors.shape}")
+        final = np.array(successors[-1:]).reshape(-1)
     else:
         states, final = hdf5.states_with_final(states)
     if len(states) == 0:
         raise BadInput(f"{name}: expected at least one transition")
-    done = bool(group["dones"][len(states) - 1]) if "dones" in group else False
-    return hdf5.episode(group, name, states, final, truncated=not done), names
+    done = "dones" in group and hdf5.ended(group, "dones", name, rows) and "next_obs" in group
+    return hdf5.episode(group, name, states, final, truncated=not done, rows=rows), names
 
 
 def _operators(file: Any) -> dict[str, str]:
