@@ -56,10 +56,21 @@ def find_config(name: str) -> Path:
     raise ConfigError(f"expected a YAML file or one of the installed configs ({', '.join(have) or 'none found'}), given '{name}'")
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is given twice, which YAML itself lets the last one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        twice = sorted({str(key) for key in keys if keys.count(key) > 1})
+        if twice:
+            raise yaml.constructor.ConstructorError(None, None, f"given twice: {', '.join(twice)}", node.start_mark)
+        return super().construct_mapping(node, deep)
+
+
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; a missing or malformed one is a ConfigError."""
     try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except IsADirectoryError:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from cail_core.config import build, find_config, setting, to_dict
+from cail_core.config import build, find_config, load_config, setting, to_dict
 from cail_core.errors import ConfigError
 
 
@@ -58,3 +59,9 @@ def test_an_unknown_config_names_the_installed_ones() -> None:
     assert find_config("pointmass").name == "pointmass.yaml"
     with pytest.raises(ConfigError, match="pointmass"):
         find_config("nonesuch")
+
+
+def test_a_key_given_twice_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "f.yaml").write_text("rate: 1\nrate: 2\n")
+    with pytest.raises(ConfigError, match="given twice: rate"):
+        load_config(Settings, tmp_path / "f.yaml")
