@@ -184,9 +184,13 @@ def _delete(args: argparse.Namespace) -> None:
 
 
 def _merge(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.edit import merge
 
-    _print_info(merge(args.datasets, args.out))
+    merged = merge(args.datasets, args.out)
+    if sum(any(row.rank for row in DemoDataset(d).rows) for d in args.datasets) > 1:
+        print("note: ranks of different datasets cannot be compared; rank the new one", file=sys.stderr)
+    _print_info(merged)
 
 
 def _split(args: argparse.Namespace) -> None:
