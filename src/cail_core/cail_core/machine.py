@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 VERSIONS = ("cail", "numpy", "torch", "pyarrow", "gymnasium", "mujoco", "pybullet", "ros-jazzy-rclpy", "ur-rtde")
@@ -46,5 +47,10 @@ def describe() -> dict[str, Any]:
             "system": f"{platform.system()} {platform.release().split('-')[0]}",
             "load": round(os.getloadavg()[0], 1),
         },
-        "command": " ".join(["cail", *sys.argv[1:]]),
+        "command": " ".join(["cail", *(_plain(word) for word in sys.argv[1:])]),
     }
+
+
+def _plain(word: str) -> str:
+    """A word of the command line without the folders of this machine."""
+    return Path(word).name if Path(word).is_absolute() else word

@@ -330,6 +330,15 @@ def test_malformed_hdf5_is_named_in_clear_words(tmp_path: Path, change: dict[str
     assert [p.name for p in tmp_path.iterdir()] == ["a.hdf5"]
 
 
+@pytest.mark.parametrize("metadata", ["[]", "{", '{"cail": 5}', '{"data_format": "arrow"}'])
+def test_malformed_minari_metadata_is_named(dataset: DemoDataset, tmp_path: Path, metadata: str) -> None:
+    export_demos(dataset, "minari", tmp_path / "set")
+    (tmp_path / "set/data/metadata.json").write_text(metadata)
+    with pytest.raises(BadInput, match="set"):
+        import_demos(tmp_path / "set", tmp_path / "d")
+    assert not (tmp_path / "d").exists()
+
+
 def test_archives_that_only_look_like_npz_are_named(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros(3))
     (tmp_path / "x.npy").rename(tmp_path / "array.npz")
