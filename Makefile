@@ -32,7 +32,7 @@ demo: $(DEMO_READY)  ## demonstrations to policy to report, on the embedded simu
 test: $(TEST_READY)  ## all tests
 	OMP_NUM_THREADS=1 $(VENV)/bin/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-lint: $(TEST_READY)  ## ruff on everything, mypy --strict on cail_core
+lint: $(TEST_READY)  ## ruff on everything, mypy --strict on the packages
 	$(VENV)/bin/python -m ruff check .
 	$(VENV)/bin/python -m mypy
 
