@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value
 
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bilevel import BilevelResult, Parameters, bilevel_step
@@ -61,10 +60,13 @@ class Cail:
 
     def weighted_step(self, weight: Tensor, demo: Batch, other: Batch) -> float:
         """The third line of Eq. 7 alone: the inner learner with weights that stay as they are."""
-        slope, value = grad_and_value(lambda theta: self.inner.loss(theta, weight, demo, other))(self.theta)
-        self.theta = self._adam.propose(self.theta, slope)
+        theta = {name: value.detach().requires_grad_() for name, value in self.theta.items()}
+        value = self.inner.loss(theta, weight, demo, other)
+        slope = dict(zip(theta, torch.autograd.grad(value, list(theta.values())), strict=True))
+        with torch.no_grad():
+            self.theta = self._adam.propose(self.theta, slope)
         self._adam.take()
-        return float(value)
+        return float(value.detach())
 
     def state(self) -> dict[str, Any]:
         return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state(), "steps": self._steps}
@@ -82,6 +84,12 @@ def ranked_trajectories(demos: Demonstrations, config: MethodConfig) -> RankedTr
 def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
     """`size` rows out of n, with replacement."""
     return torch.randint(n, (size,), generator=generator)
+
+
+def draw_by(chances: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """`size` rows with replacement, row i in proportion to its weight; `chances` are the running sums of the weights."""
+    wanted = torch.rand(size, generator=generator, dtype=chances.dtype) * chances[-1]
+    return torch.searchsorted(chances, wanted, right=True).clamp_max(len(chances) - 1)
 
 
 def learn_confidence_before(

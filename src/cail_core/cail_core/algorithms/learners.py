@@ -18,7 +18,7 @@ from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.bilevel import BilevelResult
-from cail_core.algorithms.cail import Cail, draw, learn_confidence_before, ranked_trajectories
+from cail_core.algorithms.cail import Cail, draw, draw_by, learn_confidence_before, ranked_trajectories
 from cail_core.algorithms.confidence import make_confidence, sharpened, spread
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.inner import InnerLearner
@@ -87,7 +87,20 @@ class _Weighted:
         if self.config.confidence == "during":
             result: BilevelResult = self.cail.step(rows, demo, other)
             return {"inner_loss": result.inner, "accepted": float(result.accepted)}
-        return {"inner_loss": self.cail.weighted_step(self._weight[rows], demo, other), "accepted": 1.0}
+        weight = torch.ones(len(rows)) if self._drawn else self._weight[rows]
+        return {"inner_loss": self.cail.weighted_step(weight, demo, other), "accepted": 1.0}
+
+    @property
+    def _drawn(self) -> bool:
+        """Whether a pair's weight is how often it is drawn, rather than how much it counts in the loss."""
+        return self.config.weighting == "draw" and self.config.confidence == "before"
+
+    def _demo_rows(self, pairs: Tensor, size: int, times: int) -> list[Tensor]:
+        """Places in `pairs` (each names a demonstration pair) for `times` batches."""
+        if not self._drawn:
+            return [draw(len(pairs), size, self.generator) for _ in range(times)]
+        chances = self._weight[pairs].double().cumsum(0)
+        return list(draw_by(chances, size * times, self.generator).split(size))
 
     def _confidence_metrics(self) -> Metrics:
         metrics = {"confidence_spread": spread(self._confidence.per_episode())}
@@ -117,8 +130,7 @@ class CloningLearner(_Weighted):
 
     def iterate(self) -> Metrics:
         metrics: list[Metrics] = []
-        for _ in range(CLONING_STEPS):
-            rows = draw(len(self.data.state), self.config.cloning.batch, self.generator)
+        for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, CLONING_STEPS):
             demo = self.data.rows(rows)
             metrics.append(self._update(rows, demo, demo))
         self.done += CLONING_STEPS
@@ -184,9 +196,10 @@ class AdversarialLearner(_Weighted):
             log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
         demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
         metrics: list[Metrics] = []
-        for _ in range(self.config.discriminator.steps):
-            rows = demos.pool[draw(len(demos.pool), self.config.discriminator.batch, self.generator)]
-            others = policy.pool[draw(len(policy.pool), self.config.discriminator.batch, self.generator)]
+        c = self.config.discriminator
+        for places in self._demo_rows(demos.origin[demos.pool], c.batch, c.steps):
+            rows = demos.pool[places]
+            others = policy.pool[draw(len(policy.pool), c.batch, self.generator)]
             metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
         learned = self._learned_reward(policy)
         reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)

@@ -39,7 +39,7 @@ class DiscriminatorConfig:
     hidden: list[int] = setting([100, 100], "sizes of the hidden layers (ReLU)")
     rate: float = setting(1e-3, "Adam's step in θ; the paper: 3e-4", low=0.0)
     steps: int = setting(20, "updates after each rollout", low=1)
-    batch: int = setting(1000, "pairs of the demonstrations, and of the policy, in each update", low=1)
+    batch: int = setting(250, "pairs of the demonstrations, and of the policy, in each update", low=1)
     reward_sees_action: bool = setting(True, "AIRL: g(s, a) instead of g(s)")
     min_log_prob: float = setting(-10.0, "AIRL: log π(a|s) counts as no less: a demonstrated action at its limit has a "
                                          "log-probability of minus hundreds under a squashed policy, which no f can balance")
@@ -64,6 +64,9 @@ class MethodConfig:
                             choices=("none", "before", "during"))
     trusted: float = setting(1.0, "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
                                   "pairs (effective sample size); 1: β itself, as in the paper", low=0.01, high=1.0)
+    weighting: str = setting("draw", "draw: pairs come into a batch in proportion to their weight; loss: all alike, and the "
+                                     "weight stands in the loss (Eq. 11), where a batch is mostly pairs that hardly count. The "
+                                     "same on average; with `during` always in the loss", choices=("draw", "loss"))
     mu: float = setting(3e-4, "during: μ of the pseudo-update", low=0.0)
     gate: bool = setting(True, "Theorem 1: take the real update only where it does not raise the outer loss (Eq. 8 with C = 0)")
     gate_after: int = setting(100, "updates before the gate acts: an untrained discriminator would refuse everything", low=0)
