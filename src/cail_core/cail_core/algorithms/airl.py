@@ -45,7 +45,7 @@ class Airl(ModuleLearner):
 
     def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
         """Eq. 11: E_{β p_d}[−log D] + E_π[−log(1 − D)]."""
-        of_demo, of_other = self.logit(theta, joined(demo, other)).split([len(demo.state), len(other.state)])
+        of_demo, of_other = torch.split(self.logit(theta, joined(demo, other)), [len(demo.state), len(other.state)])
         return (mean_one(beta) * F.softplus(-of_demo)).mean() + F.softplus(of_other).mean()
 
     def reward(self, theta: Parameters, batch: Batch) -> Tensor:

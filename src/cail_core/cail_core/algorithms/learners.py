@@ -61,15 +61,15 @@ class Learner(Protocol):
 class _Weighted:
     """What both loops share: the data, the confidence and the choice between Eq. 7 and fixed weights."""
 
-    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator, resumed: bool) -> None:
         self.config = config
         self.generator = generator
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
-        if config.confidence == "before":
+        if config.confidence == "before" and not resumed:
             self._confidence, _ = learn_confidence_before(demos, config, generator)
-        else:
+        else:  # resumed: `restore` brings what was learned
             self._confidence = make_confidence(demos, config.beta, generator)
         self._weight = sharpened(self._confidence.all(), config.trusted)
         self.cail: Cail
@@ -100,7 +100,7 @@ class _Weighted:
         if not self._drawn:
             return [draw(len(pairs), size, self.generator) for _ in range(times)]
         chances = self._weight[pairs].double().cumsum(0)
-        return list(draw_by(chances, size * times, self.generator).split(size))
+        return list(torch.split(draw_by(chances, size * times, self.generator), size))
 
     def _confidence_metrics(self) -> Metrics:
         metrics = {"confidence_spread": spread(self._confidence.per_episode())}
@@ -122,8 +122,8 @@ class _Weighted:
 class CloningLearner(_Weighted):
     """bc and cail-bc: nothing but the recorded data."""
 
-    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
-        super().__init__(demos, config, generator)
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator, resumed: bool = False) -> None:
+        super().__init__(demos, config, generator, resumed)
         self.actor = TanhGaussianActor(self.data.state.shape[1], self.data.action.shape[1], generator, hidden=config.ppo.hidden)
         self.actor.standardise.set(*_scale(self.data.state))
         self.cail = self._tie(BehaviourCloning(self.actor, config.cloning.sigma), config.cloning.rate)
@@ -151,8 +151,9 @@ class CloningLearner(_Weighted):
 class AdversarialLearner(_Weighted):
     """airl, gail and the CAIL methods on them: a discriminator, and PPO on the reward that it gives."""
 
-    def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
-        super().__init__(demos, config, generator)
+    def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator,
+                 resumed: bool = False) -> None:
+        super().__init__(demos, config, generator, resumed)
         c = config.discriminator
         states, actions = self.data.state.shape[1], self.data.action.shape[1]
         mean, scale = _scale(self.data.state)
@@ -242,12 +243,15 @@ class AdversarialLearner(_Weighted):
                  "success": float(np.mean(successes)) if successes else math.nan}, torch.tensor(steps_left, dtype=torch.int64))
 
 
-def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:
-    """The learner of a method; `task` is asked for environments only by the adversarial ones."""
+def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int, *, resumed: bool = False) -> Learner:
+    """The learner of a method; `task` is asked for environments only by the adversarial ones.
+
+    `resumed`: a `restore` follows, so what was learned before the first iteration is not learned again.
+    """
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
-        return CloningLearner(demos, config, generator)
-    return AdversarialLearner(task, demos, config, seed, generator)
+        return CloningLearner(demos, config, generator, resumed)
+    return AdversarialLearner(task, demos, config, seed, generator, resumed)
 
 
 def _scale(states: Tensor) -> tuple[Tensor, Tensor]:

@@ -27,7 +27,7 @@ class BeforeConfig:
     """Learning confidence from the demonstrations alone: Eq. 11 with all demonstrations in the place of the policy's pairs."""
 
     steps: int = setting(300, "bi-level steps", low=1)
-    batch: int = setting(1000, "pairs per step, and as many again for the other side of the discriminator", low=1)
+    batch: int = setting(500, "pairs per step, and as many again for the other side of the discriminator", low=1)
     mu: float = setting(0.1, "μ of the pseudo-update", low=0.0)
     rate: float = setting(1e-3, "Adam's step in θ", low=0.0)
 

@@ -30,7 +30,7 @@ class Adam:
         self._proposed = {"step": step, "mean": mean, "square": square}
         deviation = (square / (1 - DECAY_SQUARE ** float(step))).sqrt() + TINY
         vector = vector - self.rate / (1 - DECAY_MEAN ** float(step)) * mean / deviation
-        parts = vector.split([value.numel() for value in theta.values()])
+        parts = torch.split(vector, [value.numel() for value in theta.values()])
         return {name: part.view_as(value) for (name, value), part in zip(theta.items(), parts, strict=True)}
 
     def take(self) -> None:

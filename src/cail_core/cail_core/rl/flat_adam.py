@@ -21,7 +21,7 @@ class FlatAdam:
         self._max_grad_norm = max_grad_norm
         self._parameters = list(module.parameters())
         self._vector = torch.cat([value.detach().flatten() for value in self._parameters])
-        parts = self._vector.split([value.numel() for value in self._parameters])
+        parts = torch.split(self._vector, [value.numel() for value in self._parameters])
         for value, part in zip(self._parameters, parts, strict=True):
             value.data = part.view_as(value)
         self._mean, self._square = torch.zeros_like(self._vector), torch.zeros_like(self._vector)

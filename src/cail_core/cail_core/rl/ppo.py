@@ -91,7 +91,7 @@ class PPO:
         actor_loss, critic_loss, batches = torch.zeros(()), torch.zeros(()), 0
         for _ in range(c.epochs):
             order = torch.randperm(rollout.steps, generator=self.generator)
-            for x_, u_, old_, advantage_, target_ in zip(*(column[order].split(size) for column in columns), strict=True):
+            for x_, u_, old_, advantage_, target_ in zip(*(torch.split(column[order], size) for column in columns), strict=True):
                 actor_loss += self._actor_step(x_, u_, old_, advantage_)
                 critic_loss += self._critic_step(x_, target_)
                 batches += 1
@@ -113,7 +113,7 @@ class PPO:
         return loss.detach()
 
     def _critic_step(self, x: Tensor, target: Tensor) -> Tensor:
-        loss = (self.critic.net(x).squeeze(-1) - target).square().mean()
+        loss: Tensor = (self.critic.net(x).squeeze(-1) - target).square().mean()
         self.critic_optimizer.descend(loss)
         return loss.detach()
 
