@@ -69,7 +69,7 @@ def test_it_connects_to_idle_and_moves_only_when_enabled_and_after_a_zero_comman
 def test_stale_commands_ramp_to_rest_and_hold_until_a_zero_command(bench: Bench) -> None:
     bench.moving()
     time.sleep(0.09)
-    assert bench.speed_after(2) == 0  # 0.1 m/s at 10 m/s² and 10 ms: one period
+    assert bench.speed_after(2) == 0  # 0.1 m/s at 12.5 m/s² and 10 ms: one period
     assert bench.control.state is State.HOLDING
     assert "no command for 0.08 s" in bench.control.status.reason
     bench.command(FORWARD)
