@@ -19,5 +19,8 @@ setup(
     license="Apache-2.0",
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
-    entry_points={"console_scripts": []},
+    entry_points={
+        "console_scripts": [],
+        "cail.commands": ["ursim = cail_sim.ursim.command:register"],
+    },
 )

@@ -38,10 +38,15 @@ torch.set_num_threads(1)
 def small(method: str, **changes: Any) -> MethodConfig:
     """The installed settings with less work per iteration."""
     config = method_config(method)
-    return replace(config, checkpoint_every=2, before=replace(config.before, steps=5, batch=100),
-                   discriminator=replace(config.discriminator, steps=2, batch=100),
-                   cloning=replace(config.cloning, batch=50),
-                   ppo=replace(config.ppo, rollout_steps=500, num_envs=10, epochs=2, minibatch=250), **changes)
+    return replace(
+        config,
+        checkpoint_every=2,
+        before=replace(config.before, steps=5, batch=100),
+        discriminator=replace(config.discriminator, steps=2, batch=100),
+        cloning=replace(config.cloning, batch=50),
+        ppo=replace(config.ppo, rollout_steps=500, num_envs=10, epochs=2, minibatch=250),
+        **changes,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +87,10 @@ def test_cloning_methods_never_ask_for_an_environment(demos: Demonstrations, tmp
 
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(demos: Demonstrations, tmp_path: Path) -> None:
-    curves = [run(demos, tmp_path / name, seed=seed, steps=1000).joinpath("metrics.csv").read_bytes()
-              for name, seed in (("a", 0), ("b", 0), ("c", 1))]
+    curves = [
+        run(demos, tmp_path / name, seed=seed, steps=1000).joinpath("metrics.csv").read_bytes()
+        for name, seed in (("a", 0), ("b", 0), ("c", 1))
+    ]
     assert curves[0] == curves[1] != curves[2]
 
 
@@ -99,8 +106,10 @@ run(demonstrate(PointMass(), "paper", 0)[0], Path(sys.argv[1]), sys.argv[2], ste
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(method: str, steps: int, demos: Demonstrations, tmp_path: Path) -> None:
     whole = run(demos, tmp_path / "whole", method, steps=steps)
     cut = tmp_path / "cut"
-    child = subprocess.Popen([sys.executable, "-c", CHILD.format(here=str(Path(__file__).parent)), str(cut), method, str(steps)],
-                             env={**os.environ, "OMP_NUM_THREADS": "1"})
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD.format(here=str(Path(__file__).parent)), str(cut), method, str(steps)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     while child.poll() is None and not (cut / "checkpoint.safetensors").exists():
         time.sleep(0.01)
     child.send_signal(signal.SIGKILL)
@@ -129,11 +138,19 @@ def test_a_finished_run_stays_as_it_is(demos: Demonstrations, tmp_path: Path) ->
     assert before == {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    ({"method": "airl"}, "method"), ({"seed": 1}, "seed"),
-    ({"cloning": replace(method_config("bc").cloning, sigma=0.5)}, "settings.cloning.sigma")])
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"method": "airl"}, "method"),
+        ({"seed": 1}, "seed"),
+        ({"cloning": replace(method_config("bc").cloning, sigma=0.5)}, "settings.cloning.sigma"),
+    ],
+)
 def test_a_run_of_another_kind_is_refused_untouched(
-    change: dict[str, Any], named: str, demos: Demonstrations, tmp_path: Path,
+    change: dict[str, Any],
+    named: str,
+    demos: Demonstrations,
+    tmp_path: Path,
 ) -> None:
     out = run(demos, tmp_path / "run", "bc", steps=100)
     before = {p: p.read_bytes() for p in out.rglob("*") if p.is_file()}

@@ -146,8 +146,9 @@ class AdversarialLearner(_Weighted):
         mean, scale = _scale(self.data.state)
         self.inner: Airl | Gail
         if config.learner == "airl":
-            self.inner = Airl(states + 1, actions, config.ppo.gamma, generator, hidden=c.hidden,
-                              reward_sees_action=c.reward_sees_action)
+            self.inner = Airl(
+                states + 1, actions, config.ppo.gamma, generator, hidden=c.hidden, reward_sees_action=c.reward_sees_action
+            )
         else:
             self.inner = Gail(states + 1, actions, generator, hidden=c.hidden)
         self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
@@ -156,7 +157,8 @@ class AdversarialLearner(_Weighted):
             self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
         self._max_steps = task.spec.max_steps
         self._demo_steps_left = (self._max_steps - torch.as_tensor(np.diff(demos.starts))).clamp_min(0)[
-            torch.as_tensor(demos.episode_of_pair)][self.data.terminated.bool()]
+            torch.as_tensor(demos.episode_of_pair)
+        ][self.data.terminated.bool()]
         self.ppo = PPO(states, actions, config.ppo, generator)
         self.ppo.standardise_observations(mean, scale)
         self.actor = self.ppo.actor
@@ -177,9 +179,21 @@ class AdversarialLearner(_Weighted):
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current
         episodes, steps_left = self._episodes(rollout)
-        policy = padded(Batch(*(column.flatten(0, 1) for column in (
-            rollout.observation, rollout.action, rollout.next_observation, rollout.terminated.float(),
-            self._floor(rollout.log_prob)))), steps_left)
+        policy = padded(
+            Batch(
+                *(
+                    column.flatten(0, 1)
+                    for column in (
+                        rollout.observation,
+                        rollout.action,
+                        rollout.next_observation,
+                        rollout.terminated.float(),
+                        self._floor(rollout.log_prob),
+                    )
+                )
+            ),
+            steps_left,
+        )
         with torch.no_grad():
             log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
         demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
@@ -225,8 +239,13 @@ class AdversarialLearner(_Weighted):
             steps_left += (self._max_steps - self._length[terminated[t]]).clip(0).tolist()
             self._return[ended[t]] = 0.0
             self._length[ended[t]] = 0
-        return ({"return": float(np.mean(returns)) if returns else math.nan,
-                 "success": float(np.mean(successes)) if successes else math.nan}, torch.tensor(steps_left, dtype=torch.int64))
+        return (
+            {
+                "return": float(np.mean(returns)) if returns else math.nan,
+                "success": float(np.mean(successes)) if successes else math.nan,
+            },
+            torch.tensor(steps_left, dtype=torch.int64),
+        )
 
 
 def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:

@@ -46,8 +46,9 @@ class PPO:
     def __init__(self, observation_dim: int, action_dim: int, config: PPOConfig, generator: torch.Generator) -> None:
         self.config = config
         self.generator = generator
-        self.actor = TanhGaussianActor(observation_dim, action_dim, generator, hidden=config.hidden,
-                                       initial_log_std=config.initial_log_std)
+        self.actor = TanhGaussianActor(
+            observation_dim, action_dim, generator, hidden=config.hidden, initial_log_std=config.initial_log_std
+        )
         self.critic = Critic(observation_dim, generator, hidden=config.hidden)
         self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=config.learning_rate)
         self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=config.learning_rate)
@@ -71,15 +72,16 @@ class PPO:
     def update(self, rollout: Rollout, reward: Tensor) -> dict[str, float]:
         """Improve actor and critic on `rollout` under `reward` [T, n].
 
-            ratio = π(a|s) / π_old(a|s)
-            L_actor  = −E[min(ratio Â, clip(ratio, 1 − ε, 1 + ε) Â)] − c·H
-            L_critic = E[(V(s) − (Â_old + V_old(s)))²]
+        ratio = π(a|s) / π_old(a|s)
+        L_actor  = −E[min(ratio Â, clip(ratio, 1 − ε, 1 + ε) Â)] − c·H
+        L_critic = E[(V(s) − (Â_old + V_old(s)))²]
         """
         c = self.config
         with torch.no_grad():
             value, next_value = self.critic(rollout.observation), self.critic(rollout.next_observation)
-            advantage, target = gae(reward, value, next_value, rollout.terminated, rollout.truncated, c.gamma, c.lam,
-                                    c.timelimit_is_terminal)
+            advantage, target = gae(
+                reward, value, next_value, rollout.terminated, rollout.truncated, c.gamma, c.lam, c.timelimit_is_terminal
+            )
             unexplained = (target - value).var() / (target.var() + 1e-8)
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         observation, action = rollout.observation.flatten(0, 1), rollout.action.flatten(0, 1)

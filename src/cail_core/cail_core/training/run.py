@@ -59,12 +59,28 @@ class Run:
         for part in (self.demos.states, self.demos.actions, self.demos.starts, self.demos.rank):
             digest.update(np.ascontiguousarray(part).tobytes())
         settings = json.loads(json.dumps(to_dict(self.config)))  # as it reads when it comes back: a tuple is a list
-        return {"version": __version__, "task": self.task.spec.name, "method": self.method, "seed": self.seed,
-                "demonstrations": digest.hexdigest()[:16], "settings": settings}
+        return {
+            "version": __version__,
+            "task": self.task.spec.name,
+            "method": self.method,
+            "seed": self.seed,
+            "demonstrations": digest.hexdigest()[:16],
+            "settings": settings,
+        }
 
 
-def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
-          demos_name: str = "", show: bool = False) -> Path:
+def train(
+    task: Task,
+    demos: Demonstrations,
+    method: str,
+    config: MethodConfig,
+    *,
+    seed: int,
+    out: Path,
+    steps: int | None = None,
+    demos_name: str = "",
+    show: bool = False,
+) -> Path:
     """Train `method` and fill the run folder `out`; a run that is there already goes on after its last checkpoint.
 
     Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not.
@@ -84,17 +100,24 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
 def check(run: Run) -> None:
     """Refuse, all at once, demonstrations that do not fit the task or the method."""
     spec, demos = run.task.spec, run.demos
-    faults = [f"{column.shape[1]} {what} per frame, the task '{spec.name}' has {len(names)} ({', '.join(names)})"
-              for what, column, names in (("observations", demos.states, spec.observation_names),
-                                          ("actions", demos.actions, spec.action_names)) if column.shape[1] != len(names)]
+    faults = [
+        f"{column.shape[1]} {what} per frame, the task '{spec.name}' has {len(names)} ({', '.join(names)})"
+        for what, column, names in (
+            ("observations", demos.states, spec.observation_names),
+            ("actions", demos.actions, spec.action_names),
+        )
+        if column.shape[1] != len(names)
+    ]
     for what, column in (("observations", demos.states), ("actions", demos.actions), ("final observations", demos.next_states)):
         if not np.isfinite(column).all():
             faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
     if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
         faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
     if run.config.confidence != "none" and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
-        faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
-                      "`cail demos rank` ranks some")
+        faults.append(
+            f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
+            "`cail demos rank` ranks some"
+        )
     if run.steps < 1:
         faults.append(f"expected at least 1 step, given {run.steps}")
     if faults:
@@ -110,8 +133,11 @@ def _begin(run: Run) -> dict[str, Any] | None:
         if not (out / CONFIG).is_file():
             raise BadInput(f"{out} is neither empty nor a run (no {CONFIG} in it); choose another --out")
         held = _flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
-        faults = [f"{name}: it has {held.get(name)!r}, asked for {value!r}"
-                  for name, value in _flat(about).items() if held.get(name) != value]
+        faults = [
+            f"{name}: it has {held.get(name)!r}, asked for {value!r}"
+            for name, value in _flat(about).items()
+            if held.get(name) != value
+        ]
         if faults:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
@@ -139,8 +165,10 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) 
         iteration, segment, size = state["iteration"], state["segment"], state["metrics_bytes"]
     if learner.done >= run.steps:
         return
-    with Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display, \
-            _Curves(out, size, learner.done) as curves:
+    with (
+        Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display,
+        _Curves(out, size, learner.done) as curves,
+    ):
         while learner.done < run.steps:
             learner.begin_segment(segment)
             for _ in range(config.checkpoint_every):
@@ -161,10 +189,21 @@ def _save(run: Run, learner: Learner, iteration: int, segment: int, metrics_byte
     if not is_finite(state):
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
     confidence = learner.confidence()
-    save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
-                {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
-                 "seed": run.seed, "steps": learner.done, "cail": __version__},
-                card_text=_trusted(run.demos, confidence))
+    save_policy(
+        run.out / "policy",
+        learner.actor,
+        run.task.spec,
+        run.method,
+        {
+            "demonstrations": run.demos_name,
+            "episodes": run.demos.episodes,
+            "ranked": len(run.demos.ranked),
+            "seed": run.seed,
+            "steps": learner.done,
+            "cail": __version__,
+        },
+        card_text=_trusted(run.demos, confidence),
+    )
     _write_confidence(run.out / CONFIDENCE, run.demos, confidence)
     write_checkpoint(run.out / CHECKPOINT, state, run.about())
 
@@ -172,8 +211,13 @@ def _save(run: Run, learner: Learner, iteration: int, segment: int, metrics_byte
 def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tensor) -> None:
     """One row per demonstration frame, in dataset order."""
     episode = demos.episode_of_pair
-    table = pa.table({"episode_index": episode, "frame_index": np.arange(len(episode), dtype=np.int64) - demos.starts[episode],
-                      "confidence": confidence.numpy().astype(np.float32)})
+    table = pa.table(
+        {
+            "episode_index": episode,
+            "frame_index": np.arange(len(episode), dtype=np.int64) - demos.starts[episode],
+            "confidence": confidence.numpy().astype(np.float32),
+        }
+    )
     sink = io.BytesIO()
     pyarrow.parquet.write_table(table, sink)
     durable.write_bytes(path, sink.getvalue())
@@ -191,8 +235,10 @@ def _trusted(demos: Demonstrations, confidence: torch.Tensor) -> str:
     who = np.array(demos.demonstrator or ["all"] * demos.episodes)
     means = demonstrator_means(demos, confidence)
     rows = "\n".join(f"| {name} | {int((who == name).sum())} | {mean:.2f} |" for name, mean in means.items())
-    return ("## The demonstrations it trusted\n\nMean confidence (1 is average):\n\n"
-            f"| demonstrator | episodes | confidence |\n| --- | --- | --- |\n{rows}\n")
+    return (
+        "## The demonstrations it trusted\n\nMean confidence (1 is average):\n\n"
+        f"| demonstrator | episodes | confidence |\n| --- | --- | --- |\n{rows}\n"
+    )
 
 
 def _stop_if_diverged(metrics: Metrics, learner: Learner, out: Path) -> None:
@@ -225,8 +271,11 @@ class _Curves:
         self._board.close()
 
     def add(self, iteration: int, done: int, metrics: Mapping[str, float]) -> None:
-        row = {"iteration": iteration, "steps": done,
-               **{name: "" if math.isnan(value) else repr(value) for name, value in metrics.items()}}
+        row = {
+            "iteration": iteration,
+            "steps": done,
+            **{name: "" if math.isnan(value) else repr(value) for name, value in metrics.items()},
+        }
         text = io.StringIO()
         writer = csv.DictWriter(text, list(row), lineterminator="\n")
         if self._file.seek(0, os.SEEK_END) == 0:
