@@ -109,13 +109,8 @@ def plot(result: Evaluation, title: str, file: Path) -> None:
     if not result.success.any():
         groups = [("episodes", ~result.success, "#3d6fb4")]
     edges = np.histogram_bin_edges(result.returns, bins="auto")
-    axes.hist(
-        [result.returns[which] for _, which, _ in groups],
-        edges.tolist(),
-        stacked=True,
-        color=[colour for _, _, colour in groups],
-        label=[f"{name} ({which.sum()})" for name, which, _ in groups],
-    )
+    axes.hist([result.returns[which] for _, which, _ in groups], edges.tolist(), stacked=True,
+              color=[colour for _, _, colour in groups], label=[f"{name} ({which.sum()})" for name, which, _ in groups])
     axes.axvline(result.mean, color="black", label=f"mean {result.mean:.2f}")
     axes.axvspan(*result.mean_interval(), color="black", alpha=0.15, label="95% interval of the mean")
     axes.set(xlabel="return of an episode", ylabel="episodes", title=title)

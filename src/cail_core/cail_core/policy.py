@@ -94,10 +94,8 @@ def load_policy(folder: Path) -> PolicyRunner:
     """The policy in `folder`; everything that is wrong with it is listed in one BadInput."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise BadInput(
-            f"{folder}: expected a policy folder with {', '.join(FILES[:2])}, "
-            + ("found a file" if folder.exists() else "found nothing; `cail train` writes one into RUN/policy")
-        )
+        raise BadInput(f"{folder}: expected a policy folder with {', '.join(FILES[:2])}, " + (
+            "found a file" if folder.exists() else "found nothing; `cail train` writes one into RUN/policy"))
     missing = [name for name in FILES[:2] if not (folder / name).is_file()]
     if missing:
         raise BadInput(f"{folder}: expected a policy folder, but {' and '.join(missing)} is missing")
@@ -129,22 +127,12 @@ def save_policy(
     """
     weights, activation = _arrays(actor)
     card = PolicyCard(
-        task=spec.name,
-        method=method,
-        observation_names=list(spec.observation_names),
-        action_names=list(spec.action_names),
-        action_scale=spec.action_scale,
-        fps=spec.fps,
-        activation=activation,
-        limits=dict(limits or {}),
-        provenance=dict(provenance),
-        versions=_versions(),
+        task=spec.name, method=method, observation_names=list(spec.observation_names), action_names=list(spec.action_names),
+        action_scale=spec.action_scale, fps=spec.fps, activation=activation, limits=dict(limits or {}),
+        provenance=dict(provenance), versions=_versions(),
     )
-    content = (
-        save(weights),
-        (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
-        _readme(card, spec, card_text).encode(),
-    )
+    content = (save(weights), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
+               _readme(card, spec, card_text).encode())
     _write(Path(folder), dict(zip(FILES, content, strict=True)))
     return card
 
@@ -213,26 +201,13 @@ def _read_card(path: Path) -> PolicyCard:
     except (UnicodeDecodeError, json.JSONDecodeError) as fault:
         raise BadInput(f"{path}: not valid JSON: {fault}") from None
     if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise BadInput(f'{path}: expected "format": "{FORMAT}"; this is not a policy of `cail`')
+        raise BadInput(f"{path}: expected \"format\": \"{FORMAT}\"; this is not a policy of `cail`")
     if values.get("format_version") != FORMAT_VERSION:
         raise BadInput(f"{path}: expected format_version {FORMAT_VERSION}, given {values.get('format_version')!r}; update cail")
-    kinds = {
-        "task": str,
-        "method": str,
-        "observation_names": list,
-        "action_names": list,
-        "action_scale": str,
-        "fps": int,
-        "activation": str,
-        "limits": dict,
-        "provenance": dict,
-        "versions": dict,
-    }
-    faults = [
-        f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}"
-        for name, kind in kinds.items()
-        if not isinstance(values.get(name), kind)
-    ]
+    kinds = {"task": str, "method": str, "observation_names": list, "action_names": list, "action_scale": str, "fps": int,
+             "activation": str, "limits": dict, "provenance": dict, "versions": dict}
+    faults = [f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}" for name, kind in kinds.items()
+              if not isinstance(values.get(name), kind)]
     if not faults and values["activation"] not in ACTIVATIONS:
         faults.append(f"key 'activation': expected one of {', '.join(ACTIVATIONS)}, given {values['activation']!r}")
     if faults:
@@ -263,10 +238,8 @@ def _weight_faults(card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> lis
 
 
 def _readme(card: PolicyCard, spec: TaskSpec, text: str) -> str:
-    facts = "\n".join(
-        f"| {name} | {json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value} |"
-        for name, value in card.provenance.items()
-    )
+    facts = "\n".join(f"| {name} | {json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value} |"
+                      for name, value in card.provenance.items())
     limits = "".join(f"- {name}: {value:g}\n" for name, value in card.limits.items())
     return (
         f"# Policy for `{card.task}`, learned by {card.method}\n\n{spec.text}\n\n"

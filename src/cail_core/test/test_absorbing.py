@@ -17,13 +17,8 @@ from cail_core.tasks.base import Step, TaskSpec
 
 def three_pairs() -> Batch:
     """The second pair ends an episode."""
-    return Batch(
-        torch.tensor([[1.0], [2.0], [5.0]]),
-        torch.tensor([[0.1], [0.2], [0.3]]),
-        torch.tensor([[2.0], [3.0], [6.0]]),
-        torch.tensor([0.0, 1.0, 0.0]),
-        torch.tensor([-1.0, -2.0, -3.0]),
-    )
+    return Batch(torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([[0.1], [0.2], [0.3]]), torch.tensor([[2.0], [3.0], [6.0]]),
+                 torch.tensor([0.0, 1.0, 0.0]), torch.tensor([-1.0, -2.0, -3.0]))
 
 
 def test_flags_mark_where_an_episode_ended() -> None:
@@ -76,14 +71,8 @@ class WalkEnv:
         reached = self._position[:, None].astype(np.float32)
         ended = fell | late
         self._position[ended], self._steps[ended] = 0.0, 0
-        return Step(
-            self._position[:, None].astype(np.float32),
-            reached,
-            np.ones(self.num_envs, np.float32),
-            fell,
-            late & ~fell,
-            np.zeros(self.num_envs, bool),
-        )
+        return Step(self._position[:, None].astype(np.float32), reached, np.ones(self.num_envs, np.float32), fell, late & ~fell,
+                    np.zeros(self.num_envs, bool))
 
     def close(self) -> None:
         """Nothing to release."""

@@ -37,13 +37,8 @@ LEARNERS: dict[str, Callable[[], torch.nn.Module]] = {
 
 
 def random_batch(n: int, rng: np.random.Generator) -> Batch:
-    columns = (
-        rng.normal(size=(n, STATES)),
-        rng.uniform(-1, 1, (n, ACTIONS)),
-        rng.normal(size=(n, STATES)),
-        rng.integers(0, 2, n),
-        rng.normal(size=n),
-    )
+    columns = (rng.normal(size=(n, STATES)), rng.uniform(-1, 1, (n, ACTIONS)), rng.normal(size=(n, STATES)),
+               rng.integers(0, 2, n), rng.normal(size=n))
     return Batch(*(torch.as_tensor(column, dtype=torch.float64) for column in columns))
 
 
@@ -53,12 +48,8 @@ def test_confidence_gradient_equals_central_differences(name: str, loss: str) ->
     rng = np.random.default_rng(1)
     learner: InnerLearner = LEARNERS[name]().double()  # type: ignore[assignment]
     demo, other = random_batch(7, rng), random_batch(6, rng)
-    ranked = Demonstrations(
-        *(rng.normal(size=(12, d)).clip(-1, 1).astype(np.float32) for d in (STATES, ACTIONS, STATES)),
-        np.zeros(12, bool),
-        np.array([0, 5, 9, 12]),
-        np.array([3, 1, 2]),
-    )
+    ranked = Demonstrations(*(rng.normal(size=(12, d)).clip(-1, 1).astype(np.float32) for d in (STATES, ACTIONS, STATES)),
+                            np.zeros(12, bool), np.array([0, 5, 9, 12]), np.array([3, 1, 2]))
     trajectories = RankedTrajectories.of(ranked, ranked.ranked, GAMMA, "sum", torch.float64)
     theta, mu = learner.theta(), 0.05
     start = trajectories.returns(learner.reward(theta, trajectories.batch)).detach()
@@ -116,16 +107,9 @@ class Toy:
             self.slopes.append(float(slope.pow(2).sum()))
             self.beta = (self.beta - self.alpha * slope).clamp_min(1e-3)
 
-        self.theta, result = bilevel_step(
-            self.theta,
-            lambda: self.beta,
-            update,
-            lambda slope: {"x": self.theta["x"] - self.mu * slope["x"]},
-            self.inner,
-            self.outer,
-            self.mu,
-            self.gate,
-        )
+        self.theta, result = bilevel_step(self.theta, lambda: self.beta, update,
+                                          lambda slope: {"x": self.theta["x"] - self.mu * slope["x"]},
+                                          self.inner, self.outer, self.mu, self.gate)
         return result.accepted
 
 

@@ -26,13 +26,8 @@ def generator() -> torch.Generator:
 
 
 def batch(terminated: float) -> Batch:
-    return Batch(
-        torch.tensor([[1.0, 2.0]]),
-        torch.tensor([[0.5]]),
-        torch.tensor([[3.0, -1.0]]),
-        torch.tensor([terminated]),
-        torch.tensor([-0.7]),
-    )
+    return Batch(torch.tensor([[1.0, 2.0]]), torch.tensor([[0.5]]), torch.tensor([[3.0, -1.0]]), torch.tensor([terminated]),
+                 torch.tensor([-0.7]))
 
 
 @pytest.mark.parametrize("terminated", [0.0, 1.0])
@@ -71,15 +66,9 @@ def test_cloning_likelihood_is_a_gaussian_around_the_mode() -> None:
     assert float(cloning.reward(cloning.theta(), batch(0.0))) == pytest.approx(expected, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: Airl(2, 1, 0.9, generator(), hidden=[8], reward_sees_action=True),
-        lambda: Gail(2, 1, generator(), hidden=[8]),
-        lambda: BehaviourCloning(TanhGaussianActor(2, 1, generator()), 0.3),
-    ],
-    ids=["airl", "gail", "bc"],
-)
+@pytest.mark.parametrize("make", [
+    lambda: Airl(2, 1, 0.9, generator(), hidden=[8], reward_sees_action=True), lambda: Gail(2, 1, generator(), hidden=[8]),
+    lambda: BehaviourCloning(TanhGaussianActor(2, 1, generator()), 0.3)], ids=["airl", "gail", "bc"])
 def test_a_pair_of_confidence_zero_has_no_say(make) -> None:  # type: ignore[no-untyped-def]
     """The loss is weighted pair by pair, not reduced before the weights come in."""
     learner = make()
@@ -94,15 +83,8 @@ def only(demos: Demonstrations, name: str) -> Demonstrations:
     chosen = [e for e in range(demos.episodes) if demos.demonstrator[e] == name]
     rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in chosen])
     lengths = np.diff(demos.starts)[chosen]
-    return Demonstrations(
-        demos.states[rows],
-        demos.actions[rows],
-        demos.next_states[rows],
-        demos.terminated[rows],
-        np.concatenate([[0], np.cumsum(lengths)]),
-        demos.rank[chosen],
-        [name] * len(chosen),
-    )
+    return Demonstrations(demos.states[rows], demos.actions[rows], demos.next_states[rows], demos.terminated[rows],
+                          np.concatenate([[0], np.cumsum(lengths)]), demos.rank[chosen], [name] * len(chosen))
 
 
 @pytest.mark.parametrize("method", ["airl", "gail"])

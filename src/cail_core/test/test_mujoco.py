@@ -139,11 +139,9 @@ def test_shipped_demonstrators_are_as_good_as_their_cards_say():
 
 
 def test_without_mujoco_the_way_out_is_named():
-    code = (
-        "import sys; sys.modules['mujoco'] = None\n"
-        "from cail_core.errors import MissingDependency\nfrom cail_core.tasks.mujoco import Reacher\n"
-        "task = Reacher()\n"
-        "try:\n    task.make_env(1)\nexcept MissingDependency as fault:\n    print(fault)\n"
-    )
+    code = ("import sys; sys.modules['mujoco'] = None\n"
+            "from cail_core.errors import MissingDependency\nfrom cail_core.tasks.mujoco import Reacher\n"
+            "task = Reacher()\n"
+            "try:\n    task.make_env(1)\nexcept MissingDependency as fault:\n    print(fault)\n")
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60).stdout
     assert how_to_add("mujoco") in said

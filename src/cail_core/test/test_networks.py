@@ -26,8 +26,7 @@ def test_log_prob_is_that_of_the_transformed_distribution():
         observation = torch.randn(50, 3, generator=generator(1), dtype=torch.float64)
         mean, log_std = policy.gaussian(observation)
         reference = distributions.Independent(
-            distributions.TransformedDistribution(distributions.Normal(mean, log_std.exp()), distributions.TanhTransform()), 1
-        )
+            distributions.TransformedDistribution(distributions.Normal(mean, log_std.exp()), distributions.TanhTransform()), 1)
         action = (torch.rand(50, 2, generator=generator(2), dtype=torch.float64) * 2 - 1) * 0.999
         torch.testing.assert_close(policy.log_prob(observation, action), reference.log_prob(action))
 

@@ -22,19 +22,16 @@ def one(difference: float, sign: float) -> tuple[float, float]:
     return value.item(), slope.item()
 
 
-@pytest.mark.parametrize(
-    ("difference", "sign", "value", "slope"),
-    [
-        (2.0, 1.0, 0.0, 0.0),  # in order: no loss
-        (-2.0, 1.0, 2.0, -1.0),  # out of order: the gap
-        (2.0, -1.0, 2.0, 1.0),
-        (-2.0, -1.0, 0.0, 0.0),
-        (0.0, 1.0, EPSILON / 4, -0.5),  # parabola: ε²/(4ε), slope −2ε/(4ε)
-        (0.5e-5, 1.0, EPSILON / 16, -0.25),  # (−ε/2)²/(4ε) = ε/16
-        (-0.5e-5, 1.0, 9 * EPSILON / 16, -0.75),  # (−3ε/2)²/(4ε) = 9ε/16
-        (0.5e-5, -1.0, 9 * EPSILON / 16, 0.75),
-    ],
-)
+@pytest.mark.parametrize(("difference", "sign", "value", "slope"), [
+    (2.0, 1.0, 0.0, 0.0),                     # in order: no loss
+    (-2.0, 1.0, 2.0, -1.0),                   # out of order: the gap
+    (2.0, -1.0, 2.0, 1.0),
+    (-2.0, -1.0, 0.0, 0.0),
+    (0.0, 1.0, EPSILON / 4, -0.5),            # parabola: ε²/(4ε), slope −2ε/(4ε)
+    (0.5e-5, 1.0, EPSILON / 16, -0.25),       # (−ε/2)²/(4ε) = ε/16
+    (-0.5e-5, 1.0, 9 * EPSILON / 16, -0.75),  # (−3ε/2)²/(4ε) = 9ε/16
+    (0.5e-5, -1.0, 9 * EPSILON / 16, 0.75),
+])
 def test_rk_has_hand_worked_value_and_slope_on_all_branches(difference: float, sign: float, value: float, slope: float) -> None:
     found, found_slope = one(difference, sign)
     assert found == pytest.approx(value, abs=1e-15)

@@ -30,15 +30,8 @@ def make_actor(seed: int = 0, **options) -> TanhGaussianActor:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    save_policy(
-        tmp_path / "policy",
-        make_actor(),
-        SPEC,
-        "ppo",
-        {"seed": 3, "data": "40 episodes"},
-        limits={"speed_m_s": 2.0},
-        card_text="It trusted episodes 1 and 2.",
-    )
+    save_policy(tmp_path / "policy", make_actor(), SPEC, "ppo", {"seed": 3, "data": "40 episodes"}, limits={"speed_m_s": 2.0},
+                card_text="It trusted episodes 1 and 2.")
     return tmp_path / "policy"
 
 
@@ -56,10 +49,8 @@ def test_numpy_runner_equals_torch(tmp_path: Path, options: dict):
 
 
 def test_acting_does_not_import_torch(folder: Path):
-    code = (
-        "import sys, numpy as np; from pathlib import Path; from cail_core.policy import load_policy; "
-        f"load_policy(Path({str(folder)!r}))(np.zeros(3, dtype=np.float32)); assert 'torch' not in sys.modules"
-    )
+    code = ("import sys, numpy as np; from pathlib import Path; from cail_core.policy import load_policy; "
+            f"load_policy(Path({str(folder)!r}))(np.zeros(3, dtype=np.float32)); assert 'torch' not in sys.modules")
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
@@ -120,16 +111,13 @@ def change(folder: Path, **values: object) -> None:
     (folder / "policy.json").write_text(json.dumps({**card, **values}))
 
 
-@pytest.mark.parametrize(
-    ("values", "text"),
-    [
-        ({"format": "other"}, "not a policy"),
-        ({"format_version": 99}, "update cail"),
-        ({"activation": "swish"}, "one of tanh, relu"),
-        ({"fps": "fast"}, "'fps': expected int"),
-        ({"action_names": ["x"]}, r"layer2: expected \(1, 64\)"),
-    ],
-)
+@pytest.mark.parametrize(("values", "text"), [
+    ({"format": "other"}, "not a policy"),
+    ({"format_version": 99}, "update cail"),
+    ({"activation": "swish"}, "one of tanh, relu"),
+    ({"fps": "fast"}, "'fps': expected int"),
+    ({"action_names": ["x"]}, r"layer2: expected \(1, 64\)"),
+])
 def test_bad_card_is_a_clear_error(folder: Path, values: dict, text: str):
     change(folder, **values)
     with pytest.raises(BadInput, match=text):

@@ -35,7 +35,8 @@ class Mirror:
         return self._x.copy()
 
 
-CONFIG = PPOConfig(num_envs=50, rollout_steps=1000, minibatch=250, epochs=5, learning_rate=3e-3, gamma=0.9, initial_log_std=-1.0)
+CONFIG = PPOConfig(num_envs=50, rollout_steps=1000, minibatch=250, epochs=5, learning_rate=3e-3, gamma=0.9,
+                   initial_log_std=-1.0)
 
 
 def make(config: PPOConfig = CONFIG, seed: int = 0) -> PPO:

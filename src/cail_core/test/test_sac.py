@@ -38,18 +38,8 @@ class Mirror:
         return self._x.copy()
 
 
-CONFIG = SACConfig(
-    gamma=0.5,
-    learning_rate=3e-3,
-    batch=64,
-    buffer=5000,
-    random_steps=200,
-    num_envs=10,
-    updates_per_step=0.2,
-    initial_alpha=0.05,
-    tau=0.05,
-    hidden=(32, 32),
-)
+CONFIG = SACConfig(gamma=0.5, learning_rate=3e-3, batch=64, buffer=5000, random_steps=200, num_envs=10, updates_per_step=0.2,
+                   initial_alpha=0.05, tau=0.05, hidden=(32, 32))
 
 
 def make(seed: int = 0) -> SAC:

@@ -20,16 +20,8 @@ class Airl(ModuleLearner):
     ReLU networks with a linear output: a ReLU there would cut the outer loss off from every pair below 0.
     """
 
-    def __init__(
-        self,
-        observation_dim: int,
-        action_dim: int,
-        gamma: float,
-        generator: torch.Generator,
-        *,
-        hidden: list[int],
-        reward_sees_action: bool,
-    ) -> None:
+    def __init__(self, observation_dim: int, action_dim: int, gamma: float, generator: torch.Generator, *,
+                 hidden: list[int], reward_sees_action: bool) -> None:
         super().__init__()
         self.gamma = gamma
         self.reward_sees_action = reward_sees_action
@@ -53,7 +45,8 @@ class Airl(ModuleLearner):
 
     def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
         """Eq. 11: E_{β p_d}[−log D] + E_π[−log(1 − D)]."""
-        return (mean_one(beta) * F.softplus(-self.logit(theta, demo))).mean() + F.softplus(self.logit(theta, other)).mean()
+        return ((mean_one(beta) * F.softplus(-self.logit(theta, demo))).mean()
+                + F.softplus(self.logit(theta, other)).mean())
 
     def reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """R'_θ = g: what AIRL recovers of the demonstrators' reward."""

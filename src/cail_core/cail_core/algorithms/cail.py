@@ -22,17 +22,8 @@ from cail_core.demos.demonstrations import Demonstrations
 class Cail:
     """θ, β and the step of Eq. 7 on batches that a caller draws."""
 
-    def __init__(
-        self,
-        inner: InnerLearner,
-        confidence: Confidence,
-        ranked: RankedTrajectories | None,
-        outer: OuterConfig,
-        *,
-        mu: float,
-        rate: float,
-        gate_after: int | None,
-    ) -> None:
+    def __init__(self, inner: InnerLearner, confidence: Confidence, ranked: RankedTrajectories | None, outer: OuterConfig, *,
+                 mu: float, rate: float, gate_after: int | None) -> None:
         self.inner = inner
         self.confidence = confidence
         self.theta = inner.theta()
@@ -94,9 +85,7 @@ def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
 
 
 def learn_confidence_before(
-    demos: Demonstrations,
-    config: MethodConfig,
-    generator: torch.Generator,
+    demos: Demonstrations, config: MethodConfig, generator: torch.Generator,
 ) -> tuple[Confidence, list[BilevelResult]]:
     """Confidence from the demonstrations alone, without a policy or an environment.
 
@@ -112,15 +101,8 @@ def learn_confidence_before(
     n = len(data.state)
     inner = Gail(data.state.shape[1], data.action.shape[1], generator, hidden=config.discriminator.hidden)
     inner.state_scale.set(data.state.mean(0), data.state.std(0).clamp_min(1e-3))
-    cail = Cail(
-        inner,
-        make_confidence(demos, config.beta, generator),
-        ranked_trajectories(demos, config),
-        config.outer,
-        mu=config.before.mu,
-        rate=config.before.rate,
-        gate_after=config.gate_after if config.gate else None,
-    )
+    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked_trajectories(demos, config), config.outer,
+                mu=config.before.mu, rate=config.before.rate, gate_after=config.gate_after if config.gate else None)
     history = []
     for _ in range(config.before.steps):
         rows, others = draw(n, config.before.batch, generator), draw(n, config.before.batch, generator)

@@ -23,24 +23,15 @@ LOG_RANGE = 8.0  # β stays within e^±8 of its start, so that no exponent overf
 class ConfidenceConfig:
     """How β is held and moved. The paper: `vector`, `additive`, no sharing, no scale, α = 0.1."""
 
-    model: str = setting(
-        "vector", "vector: one free number per pair; network: a smooth function β(s, a)", choices=("vector", "network")
-    )
-    update: str = setting(
-        "additive",
-        "additive: β − αg cut at 0 (Eq. 5); multiplicative: β·exp(−αg), never quite 0",
-        choices=("additive", "multiplicative"),
-    )
+    model: str = setting("vector", "vector: one free number per pair; network: a smooth function β(s, a)",
+                         choices=("vector", "network"))
+    update: str = setting("additive", "additive: β − αg cut at 0 (Eq. 5); multiplicative: β·exp(−αg), never quite 0",
+                          choices=("additive", "multiplicative"))
     alpha: float = setting(0.1, "α, the step of Eq. 5", low=0.0)
-    share: float = setting(
-        0.0, "how much of a pair's gradient is its trajectory's mean: 0 the pair's own, 1 all alike", low=0.0, high=1.0
-    )
-    scale: str = setting(
-        "none",
-        "none: the raw gradient; peak: divided by its largest root mean square so far, so that a "
-        "vanishing gradient stays small instead of being blown up into noise",
-        choices=("none", "peak"),
-    )
+    share: float = setting(0.0, "how much of a pair's gradient is its trajectory's mean: 0 the pair's own, 1 all alike",
+                           low=0.0, high=1.0)
+    scale: str = setting("none", "none: the raw gradient; peak: divided by its largest root mean square so far, so that a "
+                                 "vanishing gradient stays small instead of being blown up into noise", choices=("none", "peak"))
     hidden: int = setting(64, "network: units in each of two hidden layers", low=1)
 
 

@@ -31,7 +31,8 @@ class Gail(ModuleLearner):
 
     def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
         """E_{β p_d}[−log D] + E_π[−log(1 − D)]."""
-        return (mean_one(beta) * F.softplus(-self.logit(theta, demo))).mean() + F.softplus(self.logit(theta, other)).mean()
+        return ((mean_one(beta) * F.softplus(-self.logit(theta, demo))).mean()
+                + F.softplus(self.logit(theta, other)).mean())
 
     def reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """R'_θ = log D − log(1 − D): the log-ratio of the two occupancies, unbounded on both sides."""

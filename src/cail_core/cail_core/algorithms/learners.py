@@ -146,9 +146,8 @@ class AdversarialLearner(_Weighted):
         mean, scale = _scale(self.data.state)
         self.inner: Airl | Gail
         if config.learner == "airl":
-            self.inner = Airl(
-                states + 1, actions, config.ppo.gamma, generator, hidden=c.hidden, reward_sees_action=c.reward_sees_action
-            )
+            self.inner = Airl(states + 1, actions, config.ppo.gamma, generator, hidden=c.hidden,
+                              reward_sees_action=c.reward_sees_action)
         else:
             self.inner = Gail(states + 1, actions, generator, hidden=c.hidden)
         self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
@@ -157,12 +156,12 @@ class AdversarialLearner(_Weighted):
             self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
         self._max_steps = task.spec.max_steps
         self._demo_steps_left = (self._max_steps - torch.as_tensor(np.diff(demos.starts))).clamp_min(0)[
-            torch.as_tensor(demos.episode_of_pair)
-        ][self.data.terminated.bool()]
+            torch.as_tensor(demos.episode_of_pair)][self.data.terminated.bool()]
         self.ppo = PPO(states, actions, config.ppo, generator)
         self.ppo.standardise_observations(mean, scale)
         self.actor = self.ppo.actor
         self._seed = seed
+        self._iterations = 0
         self._env: BatchEnv = task.make_env(config.ppo.num_envs)
         self._observation: Array
         self._return = np.zeros(config.ppo.num_envs)
@@ -176,24 +175,14 @@ class AdversarialLearner(_Weighted):
 
     def iterate(self) -> Metrics:
         """Collect with π; improve D by Eq. 7 or Eq. 11; improve π on the reward of D, Eq. 12."""
+        if self.done == 0 and self.config.clone:
+            self._clone()
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current
         episodes, steps_left = self._episodes(rollout)
-        policy = padded(
-            Batch(
-                *(
-                    column.flatten(0, 1)
-                    for column in (
-                        rollout.observation,
-                        rollout.action,
-                        rollout.next_observation,
-                        rollout.terminated.float(),
-                        self._floor(rollout.log_prob),
-                    )
-                )
-            ),
-            steps_left,
-        )
+        policy = padded(Batch(*(column.flatten(0, 1) for column in (
+            rollout.observation, rollout.action, rollout.next_observation, rollout.terminated.float(),
+            self._floor(rollout.log_prob)))), steps_left)
         with torch.no_grad():
             log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
         demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
@@ -204,20 +193,32 @@ class AdversarialLearner(_Weighted):
             metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
         learned = self._learned_reward(policy)
         reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)
-        ppo = self.ppo.update(rollout, reward)
+        self._iterations += 1
+        ppo = self.ppo.update(rollout, reward, critic_only=self._iterations <= self.config.critic_first)
         self.done += rollout.steps
         return _mean(metrics) | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
+
+    def _clone(self) -> None:
+        """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
+        cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
+        cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
+        for _ in range(self.config.clone):
+            rows = draw(len(self.data.state), self.config.cloning.batch, self.generator)
+            demo = self.data.rows(rows)
+            cail.weighted_step(self._weight[rows], demo, demo)
+        cloning.load(cail.theta)
 
     @torch.no_grad()
     def _learned_reward(self, policy: Padded) -> Tensor:
         return self.inner.policy_reward(self.cail.theta, policy.batch)
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"ppo": self.ppo.state_dict()}
+        return super().state() | {"ppo": self.ppo.state_dict(), "iterations": self._iterations}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.ppo.load_state_dict(state["ppo"])
+        self._iterations = state["iterations"]
 
     def close(self) -> None:
         self._env.close()
@@ -239,13 +240,8 @@ class AdversarialLearner(_Weighted):
             steps_left += (self._max_steps - self._length[terminated[t]]).clip(0).tolist()
             self._return[ended[t]] = 0.0
             self._length[ended[t]] = 0
-        return (
-            {
-                "return": float(np.mean(returns)) if returns else math.nan,
-                "success": float(np.mean(successes)) if successes else math.nan,
-            },
-            torch.tensor(steps_left, dtype=torch.int64),
-        )
+        return ({"return": float(np.mean(returns)) if returns else math.nan,
+                 "success": float(np.mean(successes)) if successes else math.nan}, torch.tensor(steps_left, dtype=torch.int64))
 
 
 def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:

@@ -16,12 +16,10 @@ class OuterConfig:
     """L_out, Eq. 13. The paper: `rk`, `sum`, temperature 1."""
 
     loss: str = setting("logistic", "rk: Eq. 14; logistic: Bradley–Terry", choices=("rk", "logistic"))
-    returns: str = setting(
-        "mean", "sum: Eq. 13; mean: per step, so that a long trajectory has no advantage", choices=("sum", "mean")
-    )
-    temperature: float = setting(
-        0.2, "learned returns are divided by it; a smaller one is content with smaller differences", low=1e-6
-    )
+    returns: str = setting("mean", "sum: Eq. 13; mean: per step, so that a long trajectory has no advantage",
+                           choices=("sum", "mean"))
+    temperature: float = setting(0.2, "learned returns are divided by it; a smaller one is content with smaller differences",
+                                 low=1e-6)
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,8 @@ class DiscriminatorConfig:
     steps: int = setting(20, "updates after each rollout", low=1)
     batch: int = setting(1000, "pairs of the demonstrations, and of the policy, in each update", low=1)
     reward_sees_action: bool = setting(True, "AIRL: g(s, a) instead of g(s)")
-    min_log_prob: float = setting(
-        -10.0,
-        "AIRL: log π(a|s) counts as no less: a demonstrated action at its limit has a "
-        "log-probability of minus hundreds under a squashed policy, which no f can balance",
-    )
+    min_log_prob: float = setting(-10.0, "AIRL: log π(a|s) counts as no less: a demonstrated action at its limit has a "
+                                         "log-probability of minus hundreds under a squashed policy, which no f can balance")
 
 
 @dataclass(frozen=True)
@@ -64,23 +59,21 @@ class MethodConfig:
     """`config/<method>.yaml`."""
 
     learner: str = setting("airl", "the inner learner that gives the policy", choices=("airl", "gail", "bc"))
-    confidence: str = setting(
-        "none",
-        "none: all pairs count the same; before: learned from the demonstrations alone, then "
-        "frozen; during: Eq. 7 with the policy's own learner, as in the paper",
-        choices=("none", "before", "during"),
-    )
-    trusted: float = setting(
-        1.0,
-        "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
-        "pairs (effective sample size); 1: β itself, as in the paper",
-        low=0.01,
-        high=1.0,
-    )
+    confidence: str = setting("none", "none: all pairs count the same; before: learned from the demonstrations alone, then "
+                                      "frozen; during: Eq. 7 with the policy's own learner, as in the paper",
+                            choices=("none", "before", "during"))
+    trusted: float = setting(1.0, "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
+                                  "pairs (effective sample size); 1: β itself, as in the paper", low=0.01, high=1.0)
     mu: float = setting(3e-4, "during: μ of the pseudo-update", low=0.0)
     gate: bool = setting(True, "Theorem 1: take the real update only where it does not raise the outer loss (Eq. 8 with C = 0)")
     gate_after: int = setting(100, "updates before the gate acts: an untrained discriminator would refuse everything", low=0)
+    clone: int = setting(0, "AIRL, GAIL: gradient steps of cloning, with the same weights, before the policy first acts", low=0)
+    critic_first: int = setting(0, "AIRL, GAIL: iterations in which discriminator and critic learn while the policy stays as it "
+                                   "is: an untrained critic would ruin a cloned policy", low=0)
     steps: int = setting(200_000, "environment steps; for bc gradient steps", low=1)
+    keep: str = setting("last", "which policy the run hands out: last, or best: of all checkpoints the one that did best in "
+                                "evaluation episodes of their own", choices=("last", "best"))
+    evaluation_episodes: int = setting(40, "best: episodes at each checkpoint", low=1)
     checkpoint_every: int = setting(5, "iterations between two checkpoints", low=1)
     beta: ConfidenceConfig = setting(ConfidenceConfig, "how β is held and moved")
     outer: OuterConfig = setting(OuterConfig, "the outer loss")

@@ -54,14 +54,8 @@ class RankedTrajectories:
     rank: Tensor
 
     @classmethod
-    def of(
-        cls,
-        demos: Demonstrations,
-        episodes: Ints,
-        gamma: float,
-        returns: str,
-        dtype: torch.dtype = torch.float32,
-    ) -> RankedTrajectories:
+    def of(cls, demos: Demonstrations, episodes: Ints, gamma: float, returns: str, dtype: torch.dtype = torch.float32,
+           ) -> RankedTrajectories:
         """`returns`: "sum" is Eq. 13's Σ_t γ^t R'; "mean" divides by Σ_t γ^t, so that a long trajectory has no advantage."""
         rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
         lengths = np.diff(demos.starts)[episodes]
@@ -70,12 +64,8 @@ class RankedTrajectories:
         weight = gamma**step
         if returns == "mean":
             weight = weight / np.bincount(segment, weights=weight)[segment]
-        return cls(
-            demo_batch(demos, dtype).rows(torch.as_tensor(rows)),
-            torch.as_tensor(segment),
-            torch.as_tensor(weight, dtype=dtype),
-            torch.as_tensor(demos.rank[episodes]),
-        )
+        return cls(demo_batch(demos, dtype).rows(torch.as_tensor(rows)), torch.as_tensor(segment),
+                   torch.as_tensor(weight, dtype=dtype), torch.as_tensor(demos.rank[episodes]))
 
     def returns(self, reward: Tensor) -> Tensor:
         """η'_ξ = Σ_t γ^t R'(s_t, a_t) of each trajectory (or its mean per step), from the rewards of all their pairs."""

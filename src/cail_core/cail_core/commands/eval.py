@@ -14,8 +14,7 @@ from cail_core.tasks import get_task
 
 def register(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "eval", help="evaluate a policy", description="Let a policy play episodes of its own and print return and success."
-    )
+        "eval", help="evaluate a policy", description="Let a policy play episodes of its own and print return and success.")
     parser.add_argument("--policy", type=Path, required=True, help="policy folder, for instance RUN/policy")
     parser.add_argument("--task", help="default: the task that the policy was trained for")
     parser.add_argument("--episodes", type=int, default=100, help="default: 100")

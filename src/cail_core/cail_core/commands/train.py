@@ -14,11 +14,9 @@ from cail_core.tasks import get_task
 
 def register(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "train",
-        help="learn confidences and a policy from demonstrations",
+        "train", help="learn confidences and a policy from demonstrations",
         description="Fill the run folder RUN; a run that is there already goes on after its last checkpoint.",
-        epilog=f"methods: {', '.join(METHODS)}; docs/algorithms.md describes them",
-    )
+        epilog=f"methods: {', '.join(METHODS)}; docs/algorithms.md describes them")
     parser.add_argument("--task", required=True)
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")

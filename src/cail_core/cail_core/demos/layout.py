@@ -77,11 +77,8 @@ def read_info(root: Path) -> dict[str, Any]:
     if info.get("codebase_version") != VERSION:
         raise DatasetError(f"{root}: expected the LeRobot dataset version {VERSION}, given {info.get('codebase_version')}")
     wanted: dict[str, Any] = {"fps": int, "total_episodes": int, "total_frames": int, "data_path": str, "features": dict}
-    faults = [
-        f"{key}: missing or not of the right kind ({info.get(key)!r})"
-        for key, kind in wanted.items()
-        if not isinstance(info.get(key), kind)
-    ]
+    faults = [f"{key}: missing or not of the right kind ({info.get(key)!r})" for key, kind in wanted.items()
+              if not isinstance(info.get(key), kind)]
     if not isinstance(info.setdefault("robot_type", None), (str, type(None))):
         faults.append(f"robot_type: expected text, given {info['robot_type']!r}")
     if "cail" in info and not (isinstance(info["cail"], dict) and isinstance(info["cail"].get("task"), str)):

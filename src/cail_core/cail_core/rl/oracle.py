@@ -48,14 +48,10 @@ class Recipe:
 
 RECIPES = {
     "reacher": Recipe(
-        "sac",
-        400_000,
-        {"early-9": -9.0, "early-42": -42.0, "early-72": -72.0, "early-78": -78.0, "early-80": -80.0},
-        look_episodes=40,
-    ),
+        "sac", 400_000, {"early-9": -9.0, "early-42": -42.0, "early-72": -72.0, "early-78": -78.0, "early-80": -80.0},
+        look_episodes=40),
     "ant": Recipe(
-        "ppo", 3_000_000, {"early-0": 0.0, "early-500": 500.0, "early-1500": 1500.0, "early-3000": 3000.0}, look_episodes=5
-    ),
+        "ppo", 3_000_000, {"early-0": 0.0, "early-500": 500.0, "early-1500": 1500.0, "early-3000": 3000.0}, look_episodes=5),
 }
 
 
@@ -145,14 +141,9 @@ def save_demonstrators(chosen: dict[str, Snapshot], task: Task, recipe: Recipe, 
             "command": f"python -m cail_core.rl.oracle --task {task.spec.name} --seed {seed} --out DIR",
             "data": "no demonstrations; reinforcement learning on the task's own reward",
             "chosen": nearest or "the last policy of the run",
-            "seed": seed,
-            "environment_steps": snapshot.steps,
-            "updates": snapshot.updates,
-            "mean_return": round(result.mean, 3),
-            "std_return": round(result.std, 3),
-            "mean_return_95": [round(low, 3), round(high, 3)],
-            "evaluation_episodes": 100,
-            "evaluation_seed": seed + 1,
+            "seed": seed, "environment_steps": snapshot.steps, "updates": snapshot.updates,
+            "mean_return": round(result.mean, 3), "std_return": round(result.std, 3),
+            "mean_return_95": [round(low, 3), round(high, 3)], "evaluation_episodes": 100, "evaluation_seed": seed + 1,
             "config": config,
         }
         save_policy(out / name, snapshot.actor, task.spec, recipe.method, provenance)

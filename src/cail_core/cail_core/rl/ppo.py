@@ -15,6 +15,8 @@ from cail_core.config import setting
 from cail_core.rl.networks import Critic, TanhGaussianActor
 from cail_core.rl.rollout import Rollout, gae
 
+ACTOR_METRICS = ("actor_loss", "entropy", "kl", "clip_fraction")
+
 
 @dataclass(frozen=True)
 class PPOConfig:
@@ -46,9 +48,8 @@ class PPO:
     def __init__(self, observation_dim: int, action_dim: int, config: PPOConfig, generator: torch.Generator) -> None:
         self.config = config
         self.generator = generator
-        self.actor = TanhGaussianActor(
-            observation_dim, action_dim, generator, hidden=config.hidden, initial_log_std=config.initial_log_std
-        )
+        self.actor = TanhGaussianActor(observation_dim, action_dim, generator, hidden=config.hidden,
+                                       initial_log_std=config.initial_log_std)
         self.critic = Critic(observation_dim, generator, hidden=config.hidden)
         self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=config.learning_rate)
         self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=config.learning_rate)
@@ -69,19 +70,18 @@ class PPO:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
 
-    def update(self, rollout: Rollout, reward: Tensor) -> dict[str, float]:
-        """Improve actor and critic on `rollout` under `reward` [T, n].
+    def update(self, rollout: Rollout, reward: Tensor, critic_only: bool = False) -> dict[str, float]:
+        """Improve actor and critic, or the critic alone, on `rollout` under `reward` [T, n].
 
-        ratio = π(a|s) / π_old(a|s)
-        L_actor  = −E[min(ratio Â, clip(ratio, 1 − ε, 1 + ε) Â)] − c·H
-        L_critic = E[(V(s) − (Â_old + V_old(s)))²]
+            ratio = π(a|s) / π_old(a|s)
+            L_actor  = −E[min(ratio Â, clip(ratio, 1 − ε, 1 + ε) Â)] − c·H
+            L_critic = E[(V(s) − (Â_old + V_old(s)))²]
         """
         c = self.config
         with torch.no_grad():
             value, next_value = self.critic(rollout.observation), self.critic(rollout.next_observation)
-            advantage, target = gae(
-                reward, value, next_value, rollout.terminated, rollout.truncated, c.gamma, c.lam, c.timelimit_is_terminal
-            )
+            advantage, target = gae(reward, value, next_value, rollout.terminated, rollout.truncated, c.gamma, c.lam,
+                                    c.timelimit_is_terminal)
             unexplained = (target - value).var() / (target.var() + 1e-8)
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
         observation, action = rollout.observation.flatten(0, 1), rollout.action.flatten(0, 1)
@@ -92,12 +92,14 @@ class PPO:
         batches = 0
         for _ in range(c.epochs):
             for batch in torch.split(torch.randperm(rollout.steps, generator=self.generator), size):
-                metrics = self._actor_step(observation[batch], action[batch], old_log_prob[batch], advantage[batch])
+                metrics = {} if critic_only else self._actor_step(
+                    observation[batch], action[batch], old_log_prob[batch], advantage[batch])
                 metrics["critic_loss"] = self._critic_step(observation[batch], target[batch])
                 sums = {name: sums.get(name, torch.zeros(())) + value for name, value in metrics.items()}
                 batches += 1
         means = {name: (total / batches).item() for name, total in sums.items()}
-        return {**means, "explained_variance": 1.0 - unexplained.item()}
+        unmoved = dict.fromkeys(ACTOR_METRICS, 0.0)
+        return {**unmoved, **means, "explained_variance": 1.0 - unexplained.item()}
 
     def _actor_step(self, observation: Tensor, action: Tensor, old_log_prob: Tensor, advantage: Tensor) -> dict[str, Tensor]:
         log_prob = self.actor.log_prob(observation, action)

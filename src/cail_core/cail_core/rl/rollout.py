@@ -57,16 +57,8 @@ def collect(env: BatchEnv, observation: Array, policy: Acting, steps: int) -> Ro
     return Rollout(state, action, log_prob, reached, reward, terminated, truncated, success, observation)
 
 
-def gae(
-    reward: Tensor,
-    value: Tensor,
-    next_value: Tensor,
-    terminated: Tensor,
-    truncated: Tensor,
-    gamma: float,
-    lam: float,
-    timelimit_is_terminal: bool = False,
-) -> tuple[Tensor, Tensor]:
+def gae(reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float, lam: float,
+        timelimit_is_terminal: bool = False) -> tuple[Tensor, Tensor]:
     """Generalised advantage estimation; all arguments [T, n]. Gives (advantage Â, return target Â + V).
 
         δ_t = r_t + γ (1 − terminated_t) V(s′_t) − V(s_t)

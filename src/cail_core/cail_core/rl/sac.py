@@ -62,13 +62,8 @@ class Replay:
     """The last `size` transitions."""
 
     def __init__(self, size: int, observation_dim: int, action_dim: int) -> None:
-        self._parts = Transitions(
-            torch.zeros(size, observation_dim),
-            torch.zeros(size, action_dim),
-            torch.zeros(size),
-            torch.zeros(size, observation_dim),
-            torch.zeros(size, dtype=torch.bool),
-        )
+        self._parts = Transitions(torch.zeros(size, observation_dim), torch.zeros(size, action_dim), torch.zeros(size),
+                                  torch.zeros(size, observation_dim), torch.zeros(size, dtype=torch.bool))
         self._size, self._next, self._filled = size, 0, 0
 
     def __len__(self) -> int:
@@ -103,9 +98,8 @@ class SAC:
     def __init__(self, observation_dim: int, action_dim: int, config: SACConfig, generator: torch.Generator) -> None:
         self.config = config
         self.generator = generator
-        self.actor = TanhGaussianActor(
-            observation_dim, action_dim, generator, hidden=config.hidden, activation=nn.ReLU, state_dependent_std=True
-        )
+        self.actor = TanhGaussianActor(observation_dim, action_dim, generator, hidden=config.hidden, activation=nn.ReLU,
+                                       state_dependent_std=True)
         self.critic = TwinCritic(observation_dim, action_dim, config.hidden, generator)
         self.target = copy.deepcopy(self.critic).requires_grad_(False)
         self.log_alpha = torch.tensor(float(np.log(config.initial_alpha)), requires_grad=True)
@@ -134,9 +128,9 @@ class SAC:
     def update(self) -> dict[str, float]:
         """One gradient step each on
 
-        L_Q = E[(Q_i(s, a) − y)²] for both critics
-        L_π = E[α log π(a|s) − min(Q₁, Q₂)(s, a)],   a ~ π(·|s) reparameterised
-        L_α = E[−log α (log π(a|s) + H̄)],   H̄ = `target_entropy` · dim(a)
+            L_Q = E[(Q_i(s, a) − y)²] for both critics
+            L_π = E[α log π(a|s) − min(Q₁, Q₂)(s, a)],   a ~ π(·|s) reparameterised
+            L_α = E[−log α (log π(a|s) + H̄)],   H̄ = `target_entropy` · dim(a)
         """
         c = self.config
         batch = self.replay.sample(c.batch, self.generator)
@@ -161,12 +155,8 @@ class SAC:
         with torch.no_grad():
             for slow, fast in zip(self.target.parameters(), self.critic.parameters(), strict=True):
                 slow.lerp_(fast, c.tau)
-        return {
-            "critic_loss": critic_loss.item(),
-            "actor_loss": actor_loss.item(),
-            "alpha": alpha.item(),
-            "entropy": -log_prob.mean().item(),
-        }
+        return {"critic_loss": critic_loss.item(), "actor_loss": actor_loss.item(), "alpha": alpha.item(),
+                "entropy": -log_prob.mean().item()}
 
     def _descend(self, name: str, loss: Tensor) -> None:
         optimizer = self._optimizers[name]

@@ -36,11 +36,8 @@ class MujocoConfig:
     mixes: dict[str, dict[str, float]] = setting({}, "named mixes: share of the episodes by saved policy")
 
     def __post_init__(self) -> None:
-        faults = [
-            f"mixes.{mix}: shares sum to {sum(shares.values()):g}, expected 1"
-            for mix, shares in self.mixes.items()
-            if not abs(sum(shares.values()) - 1) <= 1e-6
-        ]
+        faults = [f"mixes.{mix}: shares sum to {sum(shares.values()):g}, expected 1"
+                  for mix, shares in self.mixes.items() if not abs(sum(shares.values()) - 1) <= 1e-6]
         if faults:
             raise ConfigError(listed("MuJoCo task config", faults))
 
@@ -242,17 +239,8 @@ class Reacher(MujocoTask):
             fps=50,
             max_steps=self.config.max_steps,
             observation_names=(
-                "cos_shoulder",
-                "cos_elbow",
-                "sin_shoulder",
-                "sin_elbow",
-                "target_x",
-                "target_y",
-                "shoulder_velocity",
-                "elbow_velocity",
-                "tip_to_target_x",
-                "tip_to_target_y",
-                "tip_to_target_z",
+                "cos_shoulder", "cos_elbow", "sin_shoulder", "sin_elbow", "target_x", "target_y",
+                "shoulder_velocity", "elbow_velocity", "tip_to_target_x", "tip_to_target_y", "tip_to_target_z",
             ),
             action_names=("shoulder_torque", "elbow_torque"),
             action_scale="200 N·m",
@@ -275,14 +263,8 @@ class Ant(MujocoTask):
             fps=20,
             max_steps=self.config.max_steps,
             observation_names=(
-                "height",
-                "quaternion_w",
-                "quaternion_x",
-                "quaternion_y",
-                "quaternion_z",
-                *joints,
-                *root,
-                *(f"{joint}_velocity" for joint in joints),
+                "height", "quaternion_w", "quaternion_x", "quaternion_y", "quaternion_z",
+                *joints, *root, *(f"{joint}_velocity" for joint in joints),
             ),
             action_names=tuple(f"{kind}_{leg}_torque" for leg in (4, 1, 2, 3) for kind in ("hip", "ankle")),
             action_scale="150 N·m",

@@ -17,14 +17,8 @@ class Display:
     """A progress bar on stderr with return, outer loss, confidence spread, steps/s and the time left."""
 
     def __init__(self, steps: int, done: int, text: str, show: bool) -> None:
-        columns = (
-            TextColumn(text),
-            BarColumn(bar_width=20),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[facts]}"),
-            TextColumn("{task.fields[rate]}"),
-            TimeRemainingColumn(),
-        )
+        columns = (TextColumn(text), BarColumn(bar_width=20), TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+                   TextColumn("{task.fields[facts]}"), TextColumn("{task.fields[rate]}"), TimeRemainingColumn())
         self._progress = Progress(*columns, console=console(stderr=True), disable=not show, speed_estimate_period=120)
         self._job = self._progress.add_task(text, total=steps, completed=done, facts="", rate="")
 
@@ -36,8 +30,7 @@ class Display:
         self._progress.stop()
 
     def show(self, done: int, metrics: Mapping[str, float]) -> None:
-        facts = "  ".join(
-            f"{text} {metrics[name]:.2f}" for name, text in SHOWN.items() if name in metrics and not math.isnan(metrics[name])
-        )
+        facts = "  ".join(f"{text} {metrics[name]:.2f}" for name, text in SHOWN.items()
+                          if name in metrics and not math.isnan(metrics[name]))
         speed = self._progress.tasks[0].speed
         self._progress.update(self._job, completed=done, facts=facts, rate=f"{speed:.0f} steps/s" if speed else "")

@@ -26,14 +26,17 @@ from cail_core.algorithms.method import MethodConfig
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
+from cail_core.evaluation import evaluate
 from cail_core.policy import save_policy
-from cail_core.tasks.base import Task
+from cail_core.tasks.base import Array, Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
 CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml", "metrics.csv", "confidence.parquet"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
 TOO_LARGE = 1e8
+SELECTION_STREAM = 0x73656C65  # episodes to choose a checkpoint by: neither training's nor those of `cail eval`
+UNEVALUATED = {"evaluation_return": math.nan, "evaluation_success": math.nan}
 
 
 class TrainingDiverged(CailError):
@@ -59,28 +62,12 @@ class Run:
         for part in (self.demos.states, self.demos.actions, self.demos.starts, self.demos.rank):
             digest.update(np.ascontiguousarray(part).tobytes())
         settings = json.loads(json.dumps(to_dict(self.config)))  # as it reads when it comes back: a tuple is a list
-        return {
-            "version": __version__,
-            "task": self.task.spec.name,
-            "method": self.method,
-            "seed": self.seed,
-            "demonstrations": digest.hexdigest()[:16],
-            "settings": settings,
-        }
+        return {"version": __version__, "task": self.task.spec.name, "method": self.method, "seed": self.seed,
+                "demonstrations": digest.hexdigest()[:16], "settings": settings}
 
 
-def train(
-    task: Task,
-    demos: Demonstrations,
-    method: str,
-    config: MethodConfig,
-    *,
-    seed: int,
-    out: Path,
-    steps: int | None = None,
-    demos_name: str = "",
-    show: bool = False,
-) -> Path:
+def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
+          demos_name: str = "", show: bool = False) -> Path:
     """Train `method` and fill the run folder `out`; a run that is there already goes on after its last checkpoint.
 
     Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not.
@@ -100,24 +87,17 @@ def train(
 def check(run: Run) -> None:
     """Refuse, all at once, demonstrations that do not fit the task or the method."""
     spec, demos = run.task.spec, run.demos
-    faults = [
-        f"{column.shape[1]} {what} per frame, the task '{spec.name}' has {len(names)} ({', '.join(names)})"
-        for what, column, names in (
-            ("observations", demos.states, spec.observation_names),
-            ("actions", demos.actions, spec.action_names),
-        )
-        if column.shape[1] != len(names)
-    ]
+    faults = [f"{column.shape[1]} {what} per frame, the task '{spec.name}' has {len(names)} ({', '.join(names)})"
+              for what, column, names in (("observations", demos.states, spec.observation_names),
+                                          ("actions", demos.actions, spec.action_names)) if column.shape[1] != len(names)]
     for what, column in (("observations", demos.states), ("actions", demos.actions), ("final observations", demos.next_states)):
         if not np.isfinite(column).all():
             faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
     if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
         faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
     if run.config.confidence != "none" and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
-        faults.append(
-            f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
-            "`cail demos rank` ranks some"
-        )
+        faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
+                      "`cail demos rank` ranks some")
     if run.steps < 1:
         faults.append(f"expected at least 1 step, given {run.steps}")
     if faults:
@@ -133,11 +113,8 @@ def _begin(run: Run) -> dict[str, Any] | None:
         if not (out / CONFIG).is_file():
             raise BadInput(f"{out} is neither empty nor a run (no {CONFIG} in it); choose another --out")
         held = _flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
-        faults = [
-            f"{name}: it has {held.get(name)!r}, asked for {value!r}"
-            for name, value in _flat(about).items()
-            if held.get(name) != value
-        ]
+        faults = [f"{name}: it has {held.get(name)!r}, asked for {value!r}"
+                  for name, value in _flat(about).items() if held.get(name) != value]
         if faults:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
@@ -160,64 +137,70 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) -> None:
     config, out = run.config, run.out
     iteration = segment = size = 0
+    best: list[float] = []
     if state is not None:
         learner.restore(state["learner"])
-        iteration, segment, size = state["iteration"], state["segment"], state["metrics_bytes"]
+        iteration, segment, size, best = state["iteration"], state["segment"], state["metrics_bytes"], state["best"]
     if learner.done >= run.steps:
         return
-    with (
-        Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display,
-        _Curves(out, size, learner.done) as curves,
-    ):
+    with Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display, \
+            _Curves(out, size, learner.done) as curves:
         while learner.done < run.steps:
             learner.begin_segment(segment)
-            for _ in range(config.checkpoint_every):
+            for i in range(config.checkpoint_every):
                 metrics = learner.iterate()
                 iteration += 1
                 _stop_if_diverged(metrics, learner, out)
+                last = i == config.checkpoint_every - 1 or learner.done >= run.steps
+                if config.keep == "best":
+                    metrics |= _evaluated(run, learner) if last else UNEVALUATED
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
-                if learner.done >= run.steps:
+                if last:
                     break
             segment += 1
-            _save(run, learner, iteration, segment, curves.size())
+            score = [metrics["evaluation_success"], metrics["evaluation_return"]] if config.keep == "best" else []
+            if not best or score >= best:
+                best = score
+                _save_policy(run, learner)
+            _save(run, learner, {"iteration": iteration, "segment": segment, "metrics_bytes": curves.size(), "best": best})
 
 
-def _save(run: Run, learner: Learner, iteration: int, segment: int, metrics_bytes: int) -> None:
+def _evaluated(run: Run, learner: Learner) -> Metrics:
+    """How the policy does now, without exploration, in episodes that nothing else looks at."""
+
+    def act(observation: Array) -> Array:
+        with torch.no_grad():
+            action: Array = learner.actor.mode(torch.from_numpy(observation)).numpy()
+        return action
+
+    result = evaluate(run.task, act, run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
+    return {"evaluation_return": result.mean, "evaluation_success": result.success_rate if run.task.spec.has_success else 0.0}
+
+
+def _save(run: Run, learner: Learner, progress: dict[str, Any]) -> None:
     """The checkpoint comes last: it vouches for everything before it."""
-    state = {"learner": learner.state(), "iteration": iteration, "segment": segment, "metrics_bytes": metrics_bytes}
+    state = {"learner": learner.state(), **progress}
     if not is_finite(state):
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
-    confidence = learner.confidence()
-    save_policy(
-        run.out / "policy",
-        learner.actor,
-        run.task.spec,
-        run.method,
-        {
-            "demonstrations": run.demos_name,
-            "episodes": run.demos.episodes,
-            "ranked": len(run.demos.ranked),
-            "seed": run.seed,
-            "steps": learner.done,
-            "cail": __version__,
-        },
-        card_text=_trusted(run.demos, confidence),
-    )
-    _write_confidence(run.out / CONFIDENCE, run.demos, confidence)
+    _write_confidence(run.out / CONFIDENCE, run.demos, learner.confidence())
     write_checkpoint(run.out / CHECKPOINT, state, run.about())
+
+
+def _save_policy(run: Run, learner: Learner) -> None:
+    if not is_finite(learner.actor.state_dict()):
+        raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
+    save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
+                {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
+                 "seed": run.seed, "steps": learner.done, "cail": __version__},
+                card_text=_trusted(run.demos, learner.confidence()))
 
 
 def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tensor) -> None:
     """One row per demonstration frame, in dataset order."""
     episode = demos.episode_of_pair
-    table = pa.table(
-        {
-            "episode_index": episode,
-            "frame_index": np.arange(len(episode), dtype=np.int64) - demos.starts[episode],
-            "confidence": confidence.numpy().astype(np.float32),
-        }
-    )
+    table = pa.table({"episode_index": episode, "frame_index": np.arange(len(episode), dtype=np.int64) - demos.starts[episode],
+                      "confidence": confidence.numpy().astype(np.float32)})
     sink = io.BytesIO()
     pyarrow.parquet.write_table(table, sink)
     durable.write_bytes(path, sink.getvalue())
@@ -235,10 +218,8 @@ def _trusted(demos: Demonstrations, confidence: torch.Tensor) -> str:
     who = np.array(demos.demonstrator or ["all"] * demos.episodes)
     means = demonstrator_means(demos, confidence)
     rows = "\n".join(f"| {name} | {int((who == name).sum())} | {mean:.2f} |" for name, mean in means.items())
-    return (
-        "## The demonstrations it trusted\n\nMean confidence (1 is average):\n\n"
-        f"| demonstrator | episodes | confidence |\n| --- | --- | --- |\n{rows}\n"
-    )
+    return ("## The demonstrations it trusted\n\nMean confidence (1 is average):\n\n"
+            f"| demonstrator | episodes | confidence |\n| --- | --- | --- |\n{rows}\n")
 
 
 def _stop_if_diverged(metrics: Metrics, learner: Learner, out: Path) -> None:
@@ -271,11 +252,8 @@ class _Curves:
         self._board.close()
 
     def add(self, iteration: int, done: int, metrics: Mapping[str, float]) -> None:
-        row = {
-            "iteration": iteration,
-            "steps": done,
-            **{name: "" if math.isnan(value) else repr(value) for name, value in metrics.items()},
-        }
+        row = {"iteration": iteration, "steps": done,
+               **{name: "" if math.isnan(value) else repr(value) for name, value in metrics.items()}}
         text = io.StringIO()
         writer = csv.DictWriter(text, list(row), lineterminator="\n")
         if self._file.seek(0, os.SEEK_END) == 0:
