@@ -30,6 +30,8 @@ class TaskSpec:
     action_names: tuple[str, ...]
     action_scale: str = "1"
     has_success: bool = False
+    max_envs: int | None = None
+    """How many environments there can be at once; one where a robot acts."""
 
     @property
     def observation_dim(self) -> int:
