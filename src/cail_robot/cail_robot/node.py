@@ -97,7 +97,7 @@ class ArmNode(Node):  # type: ignore[misc]
                 elif self._heard.acquire(timeout=0.01) or self.control.state is State.DISCONNECTED:
                     self._period()
                 else:
-                    self.control.run_errands()
+                    self.wait_for_command()
             self._come_to_rest()
         except Exception:  # a fault of this program: the arm must not be left moving, and the process must not look alive
             self.get_logger().fatal(f"the control loop ended:\n{traceback.format_exc()}")

@@ -23,9 +23,9 @@ from cail_core.tasks.base import Array
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene, Vec
 from cail_robot.arm import ArmError
 
-PATIENCE_S = 10.0
-"""How long the arm's node may be silent before that is an error."""
-ZEROS = 10
+PATIENCE_S = 30.0
+"""How long the arm's node may be silent before that is an error; discovery on a busy machine takes seconds."""
+ZEROS = 30
 """So often, within that time, a zero command is repeated."""
 POSES = ("ee_pose", "object_pose", "obstacle_pose", "target_pose")
 
@@ -240,9 +240,11 @@ class _Link:
     def _until(self, done: Callable[[], Any], what: str) -> None:
         self._spin(done, PATIENCE_S)
         if not done():
+            missing = [name for name in (*POSES, "twist_executed", "gripper_state") if name not in self._newest]
             raise ArmError(
-                f"waited {PATIENCE_S:g} s for {what}; is the arm's node running (`cail up sim`), in this ROS_DOMAIN_ID,"
-                f" and free to move? Its status: {self._status.get('state', 'none')} {self._status.get('reason', '')}"
+                f"waited {PATIENCE_S:g} s for {what} (never heard: {', '.join(missing) or 'none'}); is the arm's node running"
+                f" (`cail up sim`), in this ROS_DOMAIN_ID? Its status: {self._status.get('state', 'none')}"
+                f" {self._status.get('reason', '')}"
             )
 
     def _spin(self, done: Callable[[], Any], seconds: float) -> None:

@@ -140,7 +140,7 @@ class Sim:
         task = get_task(args.task)
         if not isinstance(task, Panda):
             raise BadInput(f"expected a task of the simulated Panda (panda, panda-carry), given '{args.task}'")
-        limits = load_config(Limits, find_config(args.limits or "limits"))
+        limits = load_config(Limits, find_config(args.limits)) if args.limits else task.config.limits
         paced = args.pace == "realtime"
         arm = PandaArm(task, REALTIME_TICKS if paced else None, window=args.window)
         return [SimNode(arm, limits, seed=args.seed, paced=paced, namespace=args.namespace)]
