@@ -169,6 +169,7 @@ class AdversarialLearner(_Weighted):
         self.ppo.standardise_observations(mean, scale)
         self.actor = self.ppo.actor
         self._seed = seed
+        self._iterations = 0
         self._env: BatchEnv = task.make_env(config.ppo.num_envs)
         self._observation: Array
         self._return = np.zeros(config.ppo.num_envs)
@@ -182,6 +183,8 @@ class AdversarialLearner(_Weighted):
 
     def iterate(self) -> Metrics:
         """Collect with π; improve D by Eq. 7 or Eq. 11; improve π on the reward of D, Eq. 12."""
+        if self.done == 0 and self.config.clone:
+            self._clone()
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current
         episodes, steps_left = self._episodes(rollout)
@@ -198,20 +201,32 @@ class AdversarialLearner(_Weighted):
             metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
         learned = self._learned_reward(policy)
         reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)
-        ppo = self.ppo.update(rollout, reward)
+        self._iterations += 1
+        ppo = self.ppo.update(rollout, reward, critic_only=self._iterations <= self.config.critic_first)
         self.done += rollout.steps
         return _mean(metrics) | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
+
+    def _clone(self) -> None:
+        """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
+        cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
+        cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
+        for _ in range(self.config.clone):
+            rows = draw(len(self.data.state), self.config.cloning.batch, self.generator)
+            demo = self.data.rows(rows)
+            cail.weighted_step(self._weight[rows], demo, demo)
+        cloning.load(cail.theta)
 
     @torch.no_grad()
     def _learned_reward(self, policy: Padded) -> Tensor:
         return self.inner.policy_reward(self.cail.theta, policy.batch)
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"ppo": self.ppo.state_dict()}
+        return super().state() | {"ppo": self.ppo.state_dict(), "iterations": self._iterations}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.ppo.load_state_dict(state["ppo"])
+        self._iterations = state["iterations"]
 
     def close(self) -> None:
         self._env.close()

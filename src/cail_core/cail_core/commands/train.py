@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
     from cail_core.algorithms.method import MethodConfig, method_config
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.report.make import report_after_training
     from cail_core.training import train
 
     config = method_config(args.method)
@@ -43,4 +44,5 @@ def run(args: argparse.Namespace) -> int:
     train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name,
           demos_folder=args.demos, show=True)
     print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
+    report_after_training(args.out, args.demos)
     return 0

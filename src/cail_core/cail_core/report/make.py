@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cail_core import durable
+from cail_core.cli import say
 from cail_core.errors import BadInput
 
 REPORT = "report.html"
@@ -24,3 +25,11 @@ def write_report(folders: Sequence[Path], out: Path, *, demos: Path | None = Non
         raise BadInput(f"expected {out.absolute().parent} to be a folder in which {out.name} can be made; create it first")
     durable.write_bytes(out, page(gather(folders, demos, episodes, seed)).encode())
     return out
+
+
+def report_after_training(run: Path, demos: Path) -> None:
+    """Write `RUN/report.html` and say where it is. The run is complete without it, so that whatever fails here is one line."""
+    try:
+        print(f"report: {write_report([run], run / REPORT, demos=demos)}")
+    except Exception as fault:
+        say(f"warning: the run is complete, its report is not ({type(fault).__name__}: {fault}); try `cail report {run}`")

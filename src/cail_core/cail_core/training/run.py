@@ -25,8 +25,9 @@ from cail_core.algorithms.method import MethodConfig
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
+from cail_core.evaluation import evaluate
 from cail_core.policy import save_policy
-from cail_core.tasks.base import Task
+from cail_core.tasks.base import Array, Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
@@ -34,6 +35,8 @@ CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml
 RANKED = "ranked.csv"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
 TOO_LARGE = 1e8
+SELECTION_STREAM = 0x73656C65  # episodes to choose a checkpoint by: neither training's nor those of `cail eval`
+UNEVALUATED = {"evaluation_return": math.nan, "evaluation_success": math.nan}
 
 
 class TrainingDiverged(CailError):
@@ -133,40 +136,64 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) -> None:
     config, out = run.config, run.out
     iteration = segment = size = 0
+    best: list[float] = []
     if state is not None:
         learner.restore(state["learner"])
-        iteration, segment, size = state["iteration"], state["segment"], state["metrics_bytes"]
+        iteration, segment, size, best = state["iteration"], state["segment"], state["metrics_bytes"], state["best"]
     if learner.done >= run.steps:
         return
     with Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display, \
             _Curves(out, size, learner.done) as curves:
         while learner.done < run.steps:
             learner.begin_segment(segment)
-            for _ in range(config.checkpoint_every):
+            for i in range(config.checkpoint_every):
                 metrics = learner.iterate()
                 iteration += 1
                 _stop_if_diverged(metrics, learner, out)
+                last = i == config.checkpoint_every - 1 or learner.done >= run.steps
+                if config.keep == "best":
+                    metrics |= _evaluated(run, learner) if last else UNEVALUATED
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
-                if learner.done >= run.steps:
+                if last:
                     break
             segment += 1
-            _save(run, learner, iteration, segment, curves.size())
+            score = [metrics["evaluation_success"], metrics["evaluation_return"]] if config.keep == "best" else []
+            if not best or score >= best:
+                best = score
+                _save_policy(run, learner)
+            _save(run, learner, {"iteration": iteration, "segment": segment, "metrics_bytes": curves.size(), "best": best})
 
 
-def _save(run: Run, learner: Learner, iteration: int, segment: int, metrics_bytes: int) -> None:
+def _evaluated(run: Run, learner: Learner) -> Metrics:
+    """How the policy does now, without exploration, in episodes that nothing else looks at."""
+
+    def act(observation: Array) -> Array:
+        with torch.no_grad():
+            action: Array = learner.actor.mode(torch.from_numpy(observation)).numpy()
+        return action
+
+    result = evaluate(run.task, act, run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
+    return {"evaluation_return": result.mean, "evaluation_success": result.success_rate if run.task.spec.has_success else 0.0}
+
+
+def _save(run: Run, learner: Learner, progress: dict[str, Any]) -> None:
     """The checkpoint comes last: it vouches for everything before it."""
-    state = {"learner": learner.state(), "iteration": iteration, "segment": segment, "metrics_bytes": metrics_bytes}
+    state = {"learner": learner.state(), **progress}
     if not is_finite(state):
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
-    confidence = learner.confidence()
+    _write_confidence(run.out / CONFIDENCE, run.demos, learner.confidence())
+    _write_ranked(run.out / RANKED, run.demos, learner)
+    write_checkpoint(run.out / CHECKPOINT, state, run.about())
+
+
+def _save_policy(run: Run, learner: Learner) -> None:
+    if not is_finite(learner.actor.state_dict()):
+        raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
                  "seed": run.seed, "steps": learner.done, "cail": __version__},
-                card_text=_trusted(run.demos, confidence))
-    _write_confidence(run.out / CONFIDENCE, run.demos, confidence)
-    _write_ranked(run.out / RANKED, run.demos, learner)
-    write_checkpoint(run.out / CHECKPOINT, state, run.about())
+                card_text=_trusted(run.demos, learner.confidence()))
 
 
 def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tensor) -> None:
