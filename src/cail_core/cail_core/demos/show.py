@@ -11,13 +11,14 @@ from rich.text import Text
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.features import REWARD, STATE
 from cail_core.demos.layout import read_parquet
-from cail_core.demos.sketch import braille, strip
+from cail_core.demos.sketch import View, sketch
 from cail_core.errors import BadInput, CailError
 from cail_core.progress import console, table
 from cail_core.report.motion import Motion, motion_of
 from cail_core.tasks import TaskSpec, get_task
 
 Confidence = NDArray[np.float32]
+BLOCKS = "▁▂▃▄▅▆▇█"
 SHADES = ("red", "dark_orange", "yellow", "green_yellow", "green")
 
 
@@ -94,6 +95,13 @@ def show(dataset: DemoDataset, index: int, confidence: Confidence | None) -> Non
         say(line.append(f"  0 … {high:.2f}"))
 
 
+def strip(values: NDArray[np.floating], low: float, high: float, width: int = 48) -> tuple[str, NDArray[np.float64]]:
+    """Numbers over time as blocks of height low … high, at most `width` of them, and the mean that each stands for."""
+    means = np.array([part.mean() for part in np.array_split(values, min(width, len(values)))], dtype=np.float64)
+    level = np.clip(np.round((means - low) / max(high - low, 1e-9) * (len(BLOCKS) - 1)), 0, len(BLOCKS) - 1).astype(int)
+    return "".join(BLOCKS[i] for i in level), means
+
+
 def _shade(confidence: float, high: float) -> str:
     """0 red, 1 (average) yellow, `high` green."""
     place = confidence / 2 if confidence < 1 else 0.5 + (confidence - 1) / (high - 1) / 2
@@ -105,9 +113,13 @@ def _sketch(motion: Motion, spec: TaskSpec, axes: tuple[int, int], where: str) -
     if view is None:
         return
     path = motion.path[:, list(axes)]
-    marks = {("#" if thing.keep_clear else "+"): motion.things[thing.name][list(axes)] for thing in view.things}
-    for line in braille(path, {**marks, "○": path[0], "●": path[-1]}):
-        console().print(f"  {line}")
+    places = {("#" if thing.keep_clear else "+"): motion.things[thing.name][list(axes)] for thing in view.things}
+    places |= {"○": path[0], "●": path[-1]}
+    width, height = 60, 14
+    shown = View.of([path, *(place[None] for place in places.values())], width, height)
+    for line in sketch(path, shown, width, height, {mark: (float(x), float(y)) for mark, (x, y) in places.items()}):
+        if line.strip():
+            console().print(f"  {line.rstrip()}")
     legend = ", ".join(f"{'#' if thing.keep_clear else '+'} {thing.name}" for thing in view.things)
     size = np.ptp(path, axis=0)
     console().print(f"  {view.moves} {where}: ○ start, ● end{', ' if legend else ''}{legend}; "
