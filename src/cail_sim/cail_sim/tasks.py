@@ -10,9 +10,10 @@ from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
+from cail_robot.safety import Limits
 from cail_sim.arm import PANDA, ArmModel
 from cail_sim.demonstrators import at_random, demonstrator, idle
-from cail_sim.env import PickPlaceAvoidEnv, SimLimits
+from cail_sim.env import PickPlaceAvoidEnv
 from cail_sim.vector import LocalEnv
 from cail_sim.world import WorldConfig
 
@@ -25,7 +26,7 @@ class PandaConfig:
     carry_max_ticks: int = setting(2000, "time limit of `panda-carry`, ticks (the paper's)", low=1)
     explicit_gripper: bool = setting(False, "a fourth action opens (> 0) or closes the gripper, in place of the reflex")
     task: PickPlaceAvoidConfig = setting(PickPlaceAvoidConfig, "what counts as held, dropped, moved, standing")
-    limits: SimLimits = setting(SimLimits, "what every action is limited to")
+    limits: Limits = setting(Limits, "of the safety filter that every action passes")
     world: WorldConfig = setting(WorldConfig, "the things on the table")
     demonstrators: dict[str, list[float]] = setting({"expert": [1.0, 1.0]}, "people and the range of their episodes' quality")
     mixes: dict[str, dict[str, float]] = setting({"expert": {"expert": 1.0}}, "named mixes: share of the episodes by person")
