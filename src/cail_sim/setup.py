@@ -25,5 +25,6 @@ setup(
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
         ],
+        "cail.commands": ["ursim = cail_sim.ursim.command:register"],
     },
 )

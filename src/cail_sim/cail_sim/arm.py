@@ -1,7 +1,7 @@
 """A simulated arm in a PyBullet world: velocity motors on every joint, driven so that the tool follows a velocity.
 
-The tool tracks an integrated reference through a damped inverse of the Jacobian; it points down unless it is told to turn. Joint speeds and
-angles stay inside the model's limits. Nothing but motors moves the arm, and nothing but friction holds what it grips.
+The tool tracks an integrated reference through a damped inverse of the Jacobian; it points down unless it is told to turn. Joint
+speeds and angles stay inside the model's limits. Nothing but motors moves the arm, and nothing but friction holds what it grips.
 """
 
 from __future__ import annotations

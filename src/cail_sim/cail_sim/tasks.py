@@ -11,7 +11,7 @@ from typing import Any
 from cail_core.config import build, find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
-from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig
+from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
 from cail_robot.safety import Limits
 from cail_sim.arm import PANDA, ArmModel
 from cail_sim.demonstrators import at_random, demonstrator, idle
@@ -82,6 +82,8 @@ class Panda:
             action_names=(*ACTION_NAMES, GRIPPER_ACTION) if self.config.explicit_gripper else ACTION_NAMES,
             action_scale=f"{task.max_speed} m/s",
             has_success=True,
+            view=view(task, self.config.world.bottle_radius_m, self.config.world.obstacle_half_m[0],
+                      2 * self.config.world.obstacle_half_m[2]),
         )
 
     def one(self, *, visible: bool = False, window: bool = False) -> PickPlaceAvoidEnv:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cail_core.config import setting
+from cail_core.tasks.base import Axis, Thing, View
 
 Vec = tuple[float, float, float]
 
@@ -74,6 +75,26 @@ class PickPlaceAvoidConfig:
     @property
     def decision_s(self) -> float:
         return self.ticks_per_decision / self.ticks_per_s
+
+
+def view(config: PickPlaceAvoidConfig, bottle_radius_m: float, obstacle_radius_m: float, obstacle_height_m: float) -> View:
+    """Where tool, target and obstacle are, read back from the observation: `observe` turned around."""
+    tool, bottle = [], []
+    for i, axis in enumerate("xyz"):
+        at = {"1": TOOL_ORIGIN[i], f"tool_{axis}": LENGTH_SCALE_M}
+        below = {"1": at["1"] - config.neck_height_m}
+        lean = below if axis == "z" else {f"bottle_lean_{axis}": -config.neck_height_m * LEAN_SCALE}
+        tool.append(at)
+        bottle.append({**at, f"neck_from_tool_{axis}": LENGTH_SCALE_M, **lean})
+    target = tuple({**at, f"bottle_from_target_{axis}": -LENGTH_SCALE_M} for at, axis in zip(bottle, "xyz", strict=True))
+    obstacle: list[Axis] = [{**bottle[i], f"bottle_from_obstacle_{axis}": -LENGTH_SCALE_M} for i, axis in enumerate("xy")]
+    return View(
+        moves="tool",
+        position=tuple(tool),
+        things=(Thing("target", target, config.place_radius_m),
+                Thing("obstacle", (*obstacle, {"1": obstacle_height_m / 2}), obstacle_radius_m, keep_clear=True)),
+        radius_m=bottle_radius_m,
+    )
 
 
 class Outcome(Enum):

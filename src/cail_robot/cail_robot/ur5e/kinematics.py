@@ -186,7 +186,7 @@ def joint_speeds(columns: Sequence[Sequence[float]], twist: Sequence[float], dam
 
 
 SINGULAR_BELOW = 2e-3
-"""Manipulability below which the inverse Jacobian is damped; at HOME it is 0.067."""
+"""Manipulability below which the inverse Jacobian is damped; at HOME it is 0.082."""
 
 
 def inverse(pose: Sequence[float], near: Sequence[float], tool: Sequence[float] = NO_TOOL) -> Vector | None:
