@@ -21,6 +21,7 @@ setup(
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": [],
+        "cail.benchmarks": ["panda-speed = cail_sim.speed:run"],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
