@@ -22,6 +22,7 @@ setup(
     entry_points={
         "console_scripts": ["sim_node = cail_sim.node:main"],
         "cail.arms": ["sim = cail_sim.node:Sim"],
+        "cail.benchmarks": ["panda-speed = cail_sim.speed:run"],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
