@@ -21,6 +21,10 @@ setup(
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": [],
+        "cail.tasks": [
+            "panda = cail_sim.tasks:Panda",
+            "panda-carry = cail_sim.tasks:PandaCarry",
+        ],
         "cail.commands": ["ursim = cail_sim.ursim.command:register"],
     },
 )

@@ -57,8 +57,8 @@ def run(demos: Demonstrations, out: Path, method: str = "cail", steps: int = 200
 @pytest.mark.parametrize("method", ["cail", "cail-paper", "cail-gail", "cail-bc", "cail-hybrid", "airl", "gail", "bc"])
 def test_every_method_fills_a_run_folder(method: str, demos: Demonstrations, tmp_path: Path) -> None:
     out = run(demos, tmp_path / "run", method, steps=100 if method.endswith("bc") else 1000)
-    expected = {"config.yaml", "metrics.csv", "confidence.parquet", "checkpoint.safetensors", "policy", "tensorboard"}
-    assert expected == set(os.listdir(out))
+    files = {"config.yaml", "metrics.csv", "confidence.parquet", "ranked.csv", "checkpoint.safetensors"}
+    assert files | {"policy", "tensorboard"} == set(os.listdir(out))
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["method"] == method
     assert config["settings"]["beta"]["alpha"] == method_config(method).beta.alpha
@@ -67,6 +67,9 @@ def test_every_method_fills_a_run_folder(method: str, demos: Demonstrations, tmp
     assert table["episode_index"].to_numpy().tolist() == demos.episode_of_pair.tolist()
     assert table["frame_index"].to_numpy()[:51].tolist() == [*range(50), 0]
     assert float(table["confidence"].to_numpy().mean()) == pytest.approx(1.0, abs=1e-4)
+    ranked = list(csv.DictReader((out / "ranked.csv").open()))
+    assert [int(row["episode_index"]) for row in ranked] == demos.ranked.tolist()
+    assert len({row["learned_return"] for row in ranked}) > 1
     policy = load_policy(out / "policy")
     assert policy.card.method == method
     assert policy(np.zeros(4, np.float32)).shape == (2,)

@@ -74,8 +74,8 @@ class Limits:
     max_angular_acceleration: float = setting(5.0, "of commanded motion, rad/s^2", low=0.01, high=200.0)
     max_linear_jerk: float = setting(50.0, "of commanded motion, m/s^3", low=0.1, high=1e5)
     max_angular_jerk: float = setting(100.0, "of commanded motion, rad/s^3", low=0.1, high=1e5)
-    linear_deceleration: float = setting(10.0, "of stops, m/s^2; stops are not held up by the jerk limit", low=0.01, high=100.0)
-    angular_deceleration: float = setting(20.0, "of stops, rad/s^2", low=0.01, high=200.0)
+    linear_deceleration: float = setting(12.5, "of stops, m/s^2; stops are not held up by the jerk limit", low=0.01, high=100.0)
+    angular_deceleration: float = setting(25.0, "of stops, rad/s^2", low=0.01, high=200.0)
 
     stale_after_s: float = setting(
         0.08, "without a new command the arm ramps to rest after this: at 0.25 m/s it rests within 0.12 s", low=0.01, high=0.5

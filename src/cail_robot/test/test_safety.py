@@ -65,8 +65,9 @@ def test_the_first_periods_follow_the_jerk_limit() -> None:
 def test_braking_follows_the_deceleration_limit() -> None:
     """0.25 m/s at 10 m/s²: 0.05, then rest."""
     moving = Motion(linear=(0.0, 0.25, 0.0), angular=(0.5, 0.0, 0.0))
-    first = limit(None, at(), moving, Limits(), DT)
-    second = limit(None, at(), first.motion, Limits(), DT)
+    limits = Limits(linear_deceleration=10.0, angular_deceleration=20.0)
+    first = limit(None, at(), moving, limits, DT)
+    second = limit(None, at(), first.motion, limits, DT)
     assert first.motion.linear == pytest.approx((0.0, 0.05, 0.0))
     assert first.motion.angular == pytest.approx((0.1, 0.0, 0.0))
     assert second.motion == REST
@@ -76,7 +77,7 @@ def test_braking_follows_the_deceleration_limit() -> None:
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_request_that_is_not_finite_brakes(bad: float) -> None:
     moving = Motion(linear=(0.25, 0.0, 0.0))
-    outcome = limit((0.1, bad, 0.0, 0.0, 0.0, 0.0), at(), moving, Limits(), DT)
+    outcome = limit((0.1, bad, 0.0, 0.0, 0.0, 0.0), at(), moving, Limits(linear_deceleration=10.0), DT)
     assert outcome.verdict is Verdict.NOT_FINITE
     assert outcome.motion.linear == pytest.approx((0.05, 0.0, 0.0))
 

@@ -47,6 +47,10 @@ class Learner(Protocol):
         """β of every demonstration pair, mean 1, in dataset order."""
         ...
 
+    def learned_returns(self) -> list[float] | None:
+        """The learned return of each ranked trajectory, best ranked first; None where fewer than two are ranked."""
+        ...
+
     def begin_segment(self, segment: int) -> None:
         """Called at the start and after every checkpoint: what cannot be saved (environments) starts anew here."""
         ...
@@ -76,6 +80,10 @@ class _Weighted:
 
     def confidence(self) -> Tensor:
         return self._confidence.all()
+
+    @torch.no_grad()
+    def learned_returns(self) -> list[float] | None:
+        return None if self.cail.ranked is None else self.cail.learned_returns(self.cail.theta).tolist()
 
     def _tie(self, inner: InnerLearner, rate: float) -> Cail:
         gate_after = self.config.gate_after if self.config.gate else None

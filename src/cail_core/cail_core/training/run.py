@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -33,6 +32,7 @@ from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint
 from cail_core.training.display import Display
 
 CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml", "metrics.csv", "confidence.parquet"
+RANKED = "ranked.csv"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
 TOO_LARGE = 1e8
 SELECTION_STREAM = 0x73656C65  # episodes to choose a checkpoint by: neither training's nor those of `cail eval`
@@ -55,24 +55,22 @@ class Run:
     steps: int
     out: Path
     demos_name: str = ""
+    demos_folder: Path | None = None
 
     def about(self) -> dict[str, Any]:
         """What must not change between a run and its continuation."""
-        digest = hashlib.sha256()
-        for part in (self.demos.states, self.demos.actions, self.demos.starts, self.demos.rank):
-            digest.update(np.ascontiguousarray(part).tobytes())
         settings = json.loads(json.dumps(to_dict(self.config)))  # as it reads when it comes back: a tuple is a list
         return {"version": __version__, "task": self.task.spec.name, "method": self.method, "seed": self.seed,
-                "demonstrations": digest.hexdigest()[:16], "settings": settings}
+                "demonstrations": self.demos.digest(), "settings": settings}
 
 
 def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
-          demos_name: str = "", show: bool = False) -> Path:
+          demos_name: str = "", demos_folder: Path | None = None, show: bool = False) -> Path:
     """Train `method` and fill the run folder `out`; a run that is there already goes on after its last checkpoint.
 
     Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not.
     """
-    run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name)
+    run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name, demos_folder)
     check(run)
     state = _begin(run)
     with durable.locked(out):
@@ -119,7 +117,8 @@ def _begin(run: Run) -> dict[str, Any] | None:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
     durable.make_folder(out)
-    text = yaml.safe_dump({**about, "steps": run.steps, "demos": run.demos_name}, sort_keys=False, allow_unicode=True)
+    where = {} if run.demos_folder is None else {"demos_from_here": os.path.relpath(run.demos_folder, out)}
+    text = yaml.safe_dump({**about, "steps": run.steps, "demos": run.demos_name, **where}, sort_keys=False, allow_unicode=True)
     durable.write_bytes(out / CONFIG, text.encode())
     return None
 
@@ -184,6 +183,7 @@ def _save(run: Run, learner: Learner, progress: dict[str, Any]) -> None:
     if not is_finite(state):
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
     _write_confidence(run.out / CONFIDENCE, run.demos, learner.confidence())
+    _write_ranked(run.out / RANKED, run.demos, learner)
     write_checkpoint(run.out / CHECKPOINT, state, run.about())
 
 
@@ -204,6 +204,14 @@ def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tenso
     sink = io.BytesIO()
     pyarrow.parquet.write_table(table, sink)
     durable.write_bytes(path, sink.getvalue())
+
+
+def _write_ranked(path: Path, demos: Demonstrations, learner: Learner) -> None:
+    """The ranked episodes, best first, with the return that the learner gives each."""
+    learned = learner.learned_returns()
+    if learned is not None:
+        rows = [f"{episode},{demos.rank[episode]},{value!r}" for episode, value in zip(demos.ranked, learned, strict=True)]
+        durable.write_bytes(path, "\n".join(["episode_index,rank,learned_return", *rows, ""]).encode())
 
 
 def demonstrator_means(demos: Demonstrations, confidence: torch.Tensor) -> dict[str, float]:
