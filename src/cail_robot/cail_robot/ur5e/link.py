@@ -96,7 +96,7 @@ class Link:
     def state(self) -> State:
         v = _STATE.unpack(self._read(_STATE_AT - 8, _STATE_AT, _STATE.size))
         text = v[33].rstrip(b"\0").decode("utf-8", "replace")
-        return State(v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), *v[28:33], text)
+        return State(v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], text)
 
     def _write(self, counter_at: int, at: int, data: bytes) -> None:
         (count,) = _COUNTER.unpack_from(self._memory, counter_at)

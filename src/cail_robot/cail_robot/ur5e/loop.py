@@ -4,8 +4,8 @@ Why a process: after a lost link ur_rtde reconnects by itself, many times a seco
 ending the process ends that. And whoever kills the node or this process, the box's watchdog, fed by speedL alone, stops the arm.
 
 The loop first only watches (the receive link). It takes control when asked to: it uploads the program, arms the watchdog and
-sends speedL in every period, zeros included. At a fault it stops the program, so that nothing can resume, and replaces itself by a new
-process image that watches again, with the fault's text. A lost link ends it: the node's process starts a new one.
+sends speedL in every period, zeros included. At a fault it stops the program, so that nothing can resume, and replaces itself
+by a new process image that watches again, with the fault's text. A lost link ends it: the node's process starts a new one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STILL = (0.0,) * 6
 UNLOCK_AFTER_S = 5.2
 """The box refuses earlier than 5 s after a protective stop."""
 POWER_UP_S = 30.0
-REMOTE_EVERY_S = 1.0
+REMOTE_EVERY_S = 0.25
 FOLLOW_S = 0.3
 """A commanded tool that does not move for this long is a fault: speedL may succeed while nothing happens."""
 FOLLOW_SPEED = 0.02
@@ -48,6 +48,7 @@ SAFETY_TEXTS = (
     (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
     (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
 )
+REMOTE_OFF = "remote control is off: switch the pendant to remote control, then clear_fault"
 
 EXIT_LINK, EXIT_SETUP = 4, 5
 
@@ -166,7 +167,7 @@ class Loop:
         dashboard = self._dashboard()
         try:
             if dashboard.ask("is in remote control") != "true":
-                raise Fault("remote control is off: switch the pendant to remote control, then clear_fault")
+                raise Fault(REMOTE_OFF)
             if bits & 1 << 2:
                 self._wait(lambda: time.monotonic() >= self.fault_at + UNLOCK_AFTER_S, "waiting to unlock", UNLOCK_AFTER_S + 1.0)
                 dashboard.ask("close safety popup")
@@ -244,17 +245,20 @@ class Loop:
             if command.quit or os.getppid() != self.parent:
                 self._finish()
             twist = command.twist
+            if self.mode is Mode.READY:
+                self.recovered = command.recover_count  # asked for once more than needed
             if self.mode is not Mode.READY:
                 twist = STILL
-                if command.recover_count > self.recovered:
+                if command.recover_count > self.recovered and not any(command.twist):
                     self.recovered = command.recover_count
-                    if (text := self.slowed() or remote.text) == "":
-                        self.mode, self.text = Mode.READY, ""
-                    else:
-                        self.text = text
+                    self.text = self.slowed() or remote.text
+                    self.mode = self.mode if self.text else Mode.READY
             elif now - command.time > config.command_timeout_s:
+                # A node that is silent at rest is let be: it may be shutting down or waiting.
                 if any(twist):
-                    self._hold(Mode.FAULT, f"no command from the node for {1000 * (now - command.time):.0f} ms, then clear_fault")
+                    self._hold(
+                        Mode.FAULT, f"the node was silent for {1000 * (now - command.time):.0f} ms; clear_fault permits motion"
+                    )
                 twist = STILL
             if control.speedL(twist, acceleration, PERIOD_S):
                 refused = 0
@@ -272,13 +276,12 @@ class Loop:
                 playing_until = now + 0.006
             if refused > 10:
                 raise Fault("speedL is refused; clear_fault starts the program again")
+            if now - asked_remote > REMOTE_EVERY_S:
+                asked_remote = now
+                remote.ask()
             if self.mode is Mode.READY:
-                if (text := self.slowed()) != "":
+                if (text := self.slowed() or remote.text) != "":
                     self._hold(Mode.BLOCKED, text)
-                elif now - asked_remote > REMOTE_EVERY_S:
-                    asked_remote = now
-                    if not remote.ask():
-                        self._hold(Mode.BLOCKED, remote.text)
                 self._check_follows(twist, now)
             due += PERIOD_S
             if (left := due - time.monotonic()) > 0.0:
@@ -324,6 +327,10 @@ class Loop:
             return
         self._stop_program()
         again = [str(self.link.fd), json.dumps(dataclasses.asdict(self.config)), text, str(self.fault_at), str(self.recovered)]
+        for name in os.listdir("/proc/self/fd"):  # ur_rtde's sockets would stay open
+            if int(name) > 2 and int(name) != self.link.fd:
+                with contextlib.suppress(OSError):
+                    os.set_inheritable(int(name), False)
         os.execv(sys.executable, [sys.executable, "-m", __spec__.name, *again])
 
 
@@ -337,13 +344,11 @@ class RemoteWatch:
             self._dashboard = Dashboard(host)
             self._dashboard.set_waiting(False)
 
-    def ask(self) -> bool:
-        """Send the question; False if the answer to the one before was no."""
-        if self._dashboard is None:
-            return True
-        answer = self._dashboard.poll("is in remote control")
-        self.text = "remote control is off: switch the pendant to remote control, then clear_fault" if answer == "false" else ""
-        return not self.text
+    def ask(self) -> None:
+        """Send the question again, and take the answer to the one before."""
+        if self._dashboard is not None:
+            answer = self._dashboard.poll("is in remote control")
+            self.text = REMOTE_OFF if answer == "false" else "" if answer == "true" else self.text
 
 
 def _realtime(priority: int) -> bool:
