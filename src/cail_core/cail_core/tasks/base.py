@@ -111,6 +111,19 @@ class BatchEnv(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class RestartableEnv(BatchEnv, Protocol):
+    """Environments that can each be given an episode of its own, so that many demonstrations are collected at once."""
+
+    def restart(self, which: int, seed: int) -> Array:
+        """Begin an episode in one environment; the same seed gives the same one in any of them."""
+        ...
+
+    def outcome(self, which: int) -> str | None:
+        """How the episode ended that the last step ended in this environment (a name of `demos.episode.OUTCOMES`)."""
+        ...
+
+
 Policy = Callable[[Array], Array]
 """Maps one observation to one action in [-1, 1]."""
 
