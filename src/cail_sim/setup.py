@@ -19,5 +19,12 @@ setup(
     license="Apache-2.0",
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
-    entry_points={"console_scripts": []},
+    entry_points={
+        "console_scripts": [],
+        "cail.tasks": [
+            "panda = cail_sim.tasks:Panda",
+            "panda-carry = cail_sim.tasks:PandaCarry",
+        ],
+        "cail.commands": ["ursim = cail_sim.ursim.command:register"],
+    },
 )

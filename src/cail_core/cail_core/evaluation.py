@@ -60,7 +60,7 @@ def evaluate(task: Task, policy: Callable[[Array], Array], episodes: int = 100, 
     """
     if episodes < 1:
         raise BadInput(f"expected at least 1 episode to evaluate, given {episodes}")
-    n = min(num_envs, episodes)
+    n = min(num_envs, episodes, getattr(task, "most_envs", num_envs))
     share = np.full(n, episodes // n)
     share[: episodes % n] += 1
     env = task.make_env(n)

@@ -38,8 +38,13 @@ class Cail:
         """L_out(θ), Eq. 13, with the learned returns divided by a temperature."""
         if self.ranked is None:
             raise ValueError("an outer loss needs ranked trajectories")
-        returns = self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
-        return ranking_loss(returns / self._outer.temperature, self.ranked.rank, self._outer.loss)
+        return ranking_loss(self.learned_returns(theta) / self._outer.temperature, self.ranked.rank, self._outer.loss)
+
+    def learned_returns(self, theta: Parameters) -> Tensor:
+        """η' of the ranked trajectories, best ranked first."""
+        if self.ranked is None:
+            raise ValueError("learned returns need ranked trajectories")
+        return self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
 
     def step(self, rows: Tensor, demo: Batch, other: Batch) -> BilevelResult:
         """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`."""

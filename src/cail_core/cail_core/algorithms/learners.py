@@ -53,6 +53,10 @@ class Learner(Protocol):
         """β of every demonstration pair, mean 1, in dataset order."""
         ...
 
+    def learned_returns(self) -> list[float] | None:
+        """The learned return of each ranked trajectory, best ranked first; None where fewer than two are ranked."""
+        ...
+
     def begin_segment(self, segment: int) -> None:
         """Called at the start and after every checkpoint: what cannot be saved (environments) starts anew here."""
         ...
@@ -92,6 +96,10 @@ class _Weighted:
 
     def confidence(self) -> Tensor:
         return self._confidence.all()
+
+    @torch.no_grad()
+    def learned_returns(self) -> list[float] | None:
+        return None if self.cail.ranked is None else self.cail.learned_returns(self.cail.theta).tolist()
 
     def _tie(self, inner: InnerLearner, rate: float) -> Cail:
         gate_after = self.config.gate_after if self.config.gate else None
@@ -172,6 +180,7 @@ class OnlineLearner(_Weighted):
         self.ppo = PPO(states, actions, config.ppo, generator)
         self.ppo.standardise_observations(mean, scale)
         self.actor = self.ppo.actor
+        self._iterations = 0
         self._env: BatchEnv = task.make_env(config.ppo.num_envs)
         self._observation: Array
         self._return = np.zeros(config.ppo.num_envs)
@@ -197,6 +206,8 @@ class OnlineLearner(_Weighted):
 
     def iterate(self) -> Metrics:
         """Collect with π; improve the reward; improve π on it."""
+        if self.done == 0 and self.config.clone:
+            self._clone()
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current
         episodes, steps_left = self._episodes(rollout)
@@ -206,20 +217,32 @@ class OnlineLearner(_Weighted):
         metrics = self._improve(policy)
         learned = self._learned_reward(policy)
         reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)
-        ppo = self.ppo.update(rollout, reward)
+        self._iterations += 1
+        ppo = self.ppo.update(rollout, reward, critic_only=self._iterations <= self.config.critic_first)
         self.done += rollout.steps
         return metrics | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
+
+    def _clone(self) -> None:
+        """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
+        cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
+        cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
+        for _ in range(self.config.clone):
+            rows = draw(len(self.data.state), self.config.cloning.batch, self.generator)
+            demo = self.data.rows(rows)
+            cail.weighted_step(self._weight[rows], demo, demo)
+        cloning.load(cail.theta)
 
     @torch.no_grad()
     def _learned_reward(self, policy: Padded) -> Tensor:
         return self.inner.policy_reward(self.cail.theta, policy.batch)
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"ppo": self.ppo.state_dict()}
+        return super().state() | {"ppo": self.ppo.state_dict(), "iterations": self._iterations}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self.ppo.load_state_dict(state["ppo"])
+        self._iterations = state["iterations"]
 
     def close(self) -> None:
         self._env.close()

@@ -77,7 +77,13 @@ class MethodConfig:
     mu: float = setting(3e-4, "during: μ of the pseudo-update", low=0.0)
     gate: bool = setting(True, "Theorem 1: take the real update only where it does not raise the outer loss (Eq. 8 with C = 0)")
     gate_after: int = setting(100, "updates before the gate acts: an untrained discriminator would refuse everything", low=0)
+    clone: int = setting(0, "AIRL, GAIL: gradient steps of cloning, with the same weights, before the policy first acts", low=0)
+    critic_first: int = setting(0, "AIRL, GAIL: iterations in which discriminator and critic learn while the policy stays as it "
+                                   "is: an untrained critic would ruin a cloned policy", low=0)
     steps: int = setting(200_000, "environment steps; for bc gradient steps", low=1)
+    keep: str = setting("last", "which policy the run hands out: last, or best: of all checkpoints the one that did best in "
+                                "evaluation episodes of their own", choices=("last", "best"))
+    evaluation_episodes: int = setting(40, "best: episodes at each checkpoint", low=1)
     checkpoint_every: int = setting(5, "iterations between two checkpoints", low=1)
     beta: ConfidenceConfig = setting(ConfidenceConfig, "how β is held and moved")
     outer: OuterConfig = setting(OuterConfig, "the outer loss")

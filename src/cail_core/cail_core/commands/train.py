@@ -33,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     from cail_core.algorithms.method import MethodConfig, method_config
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.report.make import report_after_training
     from cail_core.training import train
 
     config = method_config(args.method)
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     task = get_task(args.task)
     demos = DemoDataset(args.demos).demonstrations()
     torch.set_num_threads(1)  # the networks are small: more threads cost more than they bring, and change the last bits
-    train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name, show=True)
+    train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name,
+          demos_folder=args.demos, show=True)
     print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
+    report_after_training(args.out, args.demos)
     return 0
