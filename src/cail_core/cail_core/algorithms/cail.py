@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value
 
+from cail_core.algorithms.absorbing import padded, steps_left, unflagged_scale
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bilevel import BilevelResult, OuterLoss, Parameters, bilevel_step
 from cail_core.algorithms.confidence import Confidence, make_confidence
@@ -94,7 +95,7 @@ def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
 
 
 def learn_confidence_before(
-    demos: Demonstrations, config: MethodConfig, generator: torch.Generator,
+    demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int,
 ) -> tuple[Confidence, list[BilevelResult]]:
     """Confidence from the demonstrations alone, without a policy or an environment.
 
@@ -105,15 +106,19 @@ def learn_confidence_before(
 
     Its minimum is logit D(s, a) = log β(s, a): the learned reward *is* the log-confidence, and the outer loss asks β
     itself to order the ranked trajectories. Nothing adversarial moves meanwhile, which keeps the gradient of β steady.
+
+    A demonstration that ended before the time limit `horizon` goes on waiting where it ended: where it got to, and how soon,
+    then counts as much as how it got there.
     """
-    data = demo_batch(demos)
-    n = len(data.state)
-    inner = Gail(data.state.shape[1], data.action.shape[1], generator, hidden=config.discriminator.hidden)
-    inner.state_scale.set(data.state.mean(0), data.state.std(0).clamp_min(1e-3))
-    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked_trajectories(demos, config), config.outer,
+    data = padded(demo_batch(demos), steps_left(demos, horizon))
+    states = data.batch.state[:, :-1]
+    inner = Gail(states.shape[1] + 1, data.batch.action.shape[1], generator, hidden=config.discriminator.hidden)
+    inner.state_scale.set(*unflagged_scale(states))
+    ranked = RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns, horizon=horizon)
+    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked, config.outer,
                 mu=config.before.mu, rate=config.before.rate, gate_after=config.gate_after if config.gate else None)
     history = []
     for _ in range(config.before.steps):
-        rows, others = draw(n, config.before.batch, generator), draw(n, config.before.batch, generator)
-        history.append(cail.step(rows, data.rows(rows), data.rows(others)))
+        rows, others = (data.pool[draw(len(data.pool), config.before.batch, generator)] for _ in range(2))
+        history.append(cail.step(data.origin[rows], data.batch.rows(rows), data.batch.rows(others)))
     return cail.confidence, history

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised
+from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised, steps_left, unflagged_scale
 from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bc import BehaviourCloning
@@ -79,14 +79,14 @@ class RewardNetwork(InnerLearner, Protocol):
 class _Weighted:
     """What both loops share: the data, the confidence and the choice between Eq. 7 and fixed weights."""
 
-    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int) -> None:
         self.config = config
         self.generator = generator
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
         if config.confidence == "before":
-            self._confidence, _ = learn_confidence_before(demos, config, generator)
+            self._confidence, _ = learn_confidence_before(demos, config, generator, horizon)
         elif config.confidence in GIVEN:
             self._confidence = FreeConfidence(demos, config.beta, GIVEN[config.confidence](demos, config, generator))
         else:
@@ -133,8 +133,8 @@ class _Weighted:
 class CloningLearner(_Weighted):
     """bc and cail-bc: nothing but the recorded data."""
 
-    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
-        super().__init__(demos, config, generator)
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int) -> None:
+        super().__init__(demos, config, generator, horizon)
         self.actor = TanhGaussianActor(self.data.state.shape[1], self.data.action.shape[1], generator, hidden=config.ppo.hidden)
         self.actor.standardise.set(*_scale(self.data.state))
         self.cail = self._tie(BehaviourCloning(self.actor, config.cloning.sigma), config.cloning.rate)
@@ -164,16 +164,15 @@ class OnlineLearner(_Weighted):
     """What all methods share that act while they learn: PPO on a learned reward. They differ in where the reward comes from."""
 
     def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
-        super().__init__(demos, config, generator)
+        super().__init__(demos, config, generator, task.spec.max_steps)
         self._task = task
         self._seed = seed
         self._max_steps = task.spec.max_steps
-        self._demo_steps_left = (self._max_steps - torch.as_tensor(np.diff(demos.starts))).clamp_min(0)[
-            torch.as_tensor(demos.episode_of_pair)][self.data.terminated.bool()]
+        self._demo_steps_left = steps_left(demos, self._max_steps)
         states, actions = self.data.state.shape[1], self.data.action.shape[1]
         mean, scale = _scale(self.data.state)
         self.inner = self._make_inner(states, actions)
-        self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
+        self.inner.state_scale.set(*unflagged_scale(self.data.state))
         self.cail = self._tie(self.inner, self._rate())
         if self.cail.ranked is not None:
             self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
@@ -302,9 +301,9 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
 
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
-        return CloningLearner(demos, config, generator)
+        return CloningLearner(demos, config, generator, task.spec.max_steps)
     if config.learner == "dwbc":
-        return dwbc.DwbcLearner(demos, config, generator)
+        return dwbc.DwbcLearner(demos, config, generator, task.spec.max_steps)
     by_ranking: dict[str, type[OnlineLearner]] = {"t-rex": trex.TrexLearner, "d-rex": drex.DrexLearner, "ssrr": ssrr.SsrrLearner}
     if config.learner in by_ranking:
         return by_ranking[config.learner](task, demos, config, seed, generator)
