@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cail_core.algorithms.absorbing import padded, steps_left, unflagged_scale
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.bilevel import BilevelResult, Parameters, bilevel_step
+from cail_core.algorithms.bilevel import BilevelResult, OuterLoss, Parameters, bilevel_step
 from cail_core.algorithms.confidence import Confidence, make_confidence
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.inner import InnerLearner
@@ -37,8 +38,13 @@ class Cail:
         """L_out(θ), Eq. 13, with the learned returns divided by a temperature."""
         if self.ranked is None:
             raise ValueError("an outer loss needs ranked trajectories")
-        returns = self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
-        return ranking_loss(returns / self._outer.temperature, self.ranked.rank, self._outer.loss)
+        return ranking_loss(self.learned_returns(theta) / self._outer.temperature, self.ranked.rank, self._outer.loss)
+
+    def learned_returns(self, theta: Parameters) -> Tensor:
+        """η' of the ranked trajectories, best ranked first."""
+        if self.ranked is None:
+            raise ValueError("learned returns need ranked trajectories")
+        return self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
 
     def step(self, rows: Tensor, demo: Batch, other: Batch) -> BilevelResult:
         """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`."""
@@ -60,8 +66,12 @@ class Cail:
 
     def weighted_step(self, weight: Tensor, demo: Batch, other: Batch) -> float:
         """The third line of Eq. 7 alone: the inner learner with weights that stay as they are."""
+        return self.descend(lambda theta: self.inner.loss(theta, weight, demo, other))
+
+    def descend(self, loss: OuterLoss) -> float:
+        """One step of Adam on any loss of θ, and its value before."""
         theta = {name: value.detach().requires_grad_() for name, value in self.theta.items()}
-        value = self.inner.loss(theta, weight, demo, other)
+        value = loss(theta)
         slope = dict(zip(theta, torch.autograd.grad(value, list(theta.values())), strict=True))
         with torch.no_grad():
             self.theta = self._adam.propose(self.theta, slope)
@@ -93,7 +103,7 @@ def draw_by(chances: Tensor, size: int, generator: torch.Generator) -> Tensor:
 
 
 def learn_confidence_before(
-    demos: Demonstrations, config: MethodConfig, generator: torch.Generator,
+    demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int,
 ) -> tuple[Confidence, list[BilevelResult]]:
     """Confidence from the demonstrations alone, without a policy or an environment.
 
@@ -104,15 +114,19 @@ def learn_confidence_before(
 
     Its minimum is logit D(s, a) = log β(s, a): the learned reward *is* the log-confidence, and the outer loss asks β
     itself to order the ranked trajectories. Nothing adversarial moves meanwhile, which keeps the gradient of β steady.
+
+    A demonstration that ended before the time limit `horizon` goes on waiting where it ended: where it got to, and how soon,
+    then counts as much as how it got there.
     """
-    data = demo_batch(demos)
-    n = len(data.state)
-    inner = Gail(data.state.shape[1], data.action.shape[1], generator, hidden=config.discriminator.hidden)
-    inner.state_scale.set(data.state.mean(0), data.state.std(0).clamp_min(1e-3))
-    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked_trajectories(demos, config), config.outer,
+    data = padded(demo_batch(demos), steps_left(demos, horizon))
+    states = data.batch.state[:, :-1]
+    inner = Gail(states.shape[1] + 1, data.batch.action.shape[1], generator, hidden=config.discriminator.hidden)
+    inner.state_scale.set(*unflagged_scale(states))
+    ranked = RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns, horizon=horizon)
+    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked, config.outer,
                 mu=config.before.mu, rate=config.before.rate, gate_after=config.gate_after if config.gate else None)
     history = []
     for _ in range(config.before.steps):
-        rows, others = draw(n, config.before.batch, generator), draw(n, config.before.batch, generator)
-        history.append(cail.step(rows, data.rows(rows), data.rows(others)))
+        rows, others = (data.pool[draw(len(data.pool), config.before.batch, generator)] for _ in range(2))
+        history.append(cail.step(data.origin[rows], data.batch.rows(rows), data.batch.rows(others)))
     return cail.confidence, history

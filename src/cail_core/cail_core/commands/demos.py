@@ -51,18 +51,33 @@ def register(commands: Any) -> None:
     p.add_argument("dataset", type=Path, metavar="D")
     p.add_argument("--episodes", action="store_true", help="a line for every episode too")
 
+    p = action("show", _show, "show one episode in the terminal: its facts, its path from above, its confidence")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("episode", type=whole_number, metavar="EPISODE")
+    p.add_argument("--run", dest="run_folder", type=Path, metavar="RUN", help="show the confidence that this run learned")
+    p.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw it, among the others")
+
+    p = action("plot", _plot, "draw all demonstrations from above and from the side, green (good) to red (bad)")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("--run", dest="run_folder", type=Path, metavar="RUN", help="colour by its confidence (default: by return)")
+    p.add_argument("--out", type=Path, required=True, metavar="FILE.png", help="the picture; .svg and .pdf too")
+
     p = action("check", _check, "validate a dataset down to every number, all faults listed")
     p.add_argument("dataset", type=Path, metavar="D")
     p.add_argument("--repair", action="store_true", help="complete a save that was cut off")
 
-    p = action("rank", _rank, "rank a few episodes: by their return, or from a ranking file (YAML or CSV, best first)")
+    p = action("rank", _rank, "rank a few episodes: asks which of two is better; or by their return, or from a ranking file")
     p.add_argument("dataset", type=Path, metavar="D")
-    how = p.add_mutually_exclusive_group(required=True)
+    how = p.add_mutually_exclusive_group()
     how.add_argument("--by", choices=("return",), help="order a spread subset by the recorded return")
-    how.add_argument("--file", type=Path, metavar="R", help="episode ids, best first; ties are nested lists or share a line")
+    how.add_argument("--file", type=Path, metavar="R", help="YAML or CSV: ids, best first; ties are nested lists or share a line")
     how.add_argument("--clear", action="store_true", help="remove all ranks")
     p.add_argument("--fraction", type=float, default=0.05, metavar="F", help="with --by: share of the episodes (default: 0.05)")
-    p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="with --by: which episodes (default: 0)")
+    p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="with --by or --count: which episodes (default: 0)")
+    which = p.add_mutually_exclusive_group()
+    which.add_argument("--count", type=whole_number, metavar="K", help="ask: so many, spread over the people (default: 10)")
+    which.add_argument("--episodes", nargs="+", metavar="ID", help="ask: about these, for example 3,17 20-24")
+    p.add_argument("--who", metavar="NAME", help="ask: who answers (default: the user's name)")
 
     p = action("delete", _delete, "remove episodes; the ones after them move up")
     p.add_argument("dataset", type=Path, metavar="D")
@@ -123,6 +138,35 @@ def _info(args: argparse.Namespace) -> None:
     _print_info(DemoDataset(args.dataset), every=args.episodes)
 
 
+def _show(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.show import confidence_of, show
+
+    dataset = DemoDataset(args.dataset)
+    confidence = None if args.run_folder is None else confidence_of(args.run_folder, dataset)
+    show(dataset, args.episode, confidence)
+    if args.plot is not None:
+        _draw(dataset, args.plot, confidence, args.episode)
+
+
+def _plot(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.show import confidence_of
+
+    dataset = DemoDataset(args.dataset)
+    _draw(dataset, args.out, None if args.run_folder is None else confidence_of(args.run_folder, dataset))
+
+
+def _draw(dataset: DemoDataset, file: Path, confidence: Any, only: int | None = None) -> None:
+    from cail_core.demos.show import motions, spec_of
+    from cail_core.figures import demonstrations_figure
+
+    spec = spec_of(dataset)
+    if spec is None:
+        raise BadInput(f"the task '{dataset.task}' is not installed here or has other observations: where things are is unknown")
+    print(f"picture: {demonstrations_figure(file, dataset, spec, motions(dataset, spec), confidence, only)}")
+
+
 def _check(args: argparse.Namespace) -> None:
     from cail_core.demos.check import check
     from cail_core.demos.dataset import DemoDataset
@@ -143,6 +187,12 @@ def _rank(args: argparse.Namespace) -> None:
     from cail_core.demos.ranking import provenance, rank_by_return, read_ranking
 
     dataset = DemoDataset(args.dataset)
+    if not (args.by or args.file or args.clear):
+        _ask(args, dataset)
+        return
+    given = [f"--{name}" for name in ("count", "episodes", "who") if getattr(args, name) is not None]
+    if given:
+        raise BadInput(f"{', '.join(given)}: for ranking by asking, which --by, --file and --clear do not")
     if args.clear:
         ranking, how = {}, provenance("cleared")
     elif args.file is not None:
@@ -156,11 +206,40 @@ def _rank(args: argparse.Namespace) -> None:
     if not ranking:
         print(f"{args.dataset}: all ranks removed")
         return
+    _print_ranking(dataset, ranking)
+
+
+def _ask(args: argparse.Namespace, dataset: DemoDataset) -> None:
+    import getpass
+
+    from cail_core.demos.comparisons import Comparisons, choose
+    from cail_core.demos.edit import parse_ids
+    from cail_core.demos.interactive import rank_by_asking
+
+    comparisons = None
+    if args.episodes is not None:
+        chosen = parse_ids(args.episodes, dataset.episodes)
+    elif args.count is not None:
+        chosen = choose(dataset, args.count, args.seed)
+    else:
+        comparisons = Comparisons.last(dataset)
+        chosen = [] if comparisons else choose(dataset, min(10, dataset.episodes), args.seed)
+    comparisons = comparisons or Comparisons.of(dataset, chosen)
+    ranking = rank_by_asking(dataset, comparisons, args.who or getpass.getuser())
+    if ranking:
+        _print_ranking(dataset, ranking)
+    else:
+        print(f"{args.dataset}: no order between any two episodes yet, so no ranks were set")
+    if comparisons.answers and comparisons.progress.question is not None:
+        print(f"{len(comparisons.answers)} answers kept; `cail demos rank {args.dataset}` goes on from there")
+
+
+def _print_ranking(dataset: DemoDataset, ranking: dict[int, int]) -> None:
     best_first = sorted(ranking, key=lambda e: ranking[e])
     shown = " ".join(
         f"{'=' if i and ranking[e] == ranking[best_first[i - 1]] else '>' if i else ''}{e}" for i, e in enumerate(best_first)
     )
-    print(f"{args.dataset}: {len(ranking)} of {dataset.episodes} episodes ranked, best first: {shown}")
+    print(f"{dataset.root}: {len(ranking)} of {dataset.episodes} episodes ranked, best first: {shown}")
 
 
 def _delete(args: argparse.Namespace) -> None:

@@ -43,15 +43,24 @@ def from_order(best_first: Sequence[int], worth: Mapping[int, float] | None = No
     return ranking
 
 
+def from_groups(groups: Sequence[Sequence[int]]) -> Ranking:
+    """Ranks of groups of equally good episodes given best first."""
+    ranking: Ranking = {}
+    for group in groups:
+        ranking.update(dict.fromkeys(group, len(ranking) + 1))
+    return ranking
+
+
 def read_ranking(path: Path, episodes: int) -> Ranking:
     """A hand-written ranking, best first. YAML: a list of episode ids, a nested list is a tie. CSV: a line per place,
-    several ids on a line are a tie; or a table with the columns `episode,rank`."""
-    if path.suffix in (".yaml", ".yml"):
+    several ids on a line are a tie; or a table with the columns `episode,rank`. A `meta/ranking.json` that a person's
+    answers made is read like YAML, which JSON is."""
+    if path.suffix in (".yaml", ".yml", ".json"):
         groups = _from_yaml(read_yaml(path), path)
     elif path.suffix == ".csv":
         groups = _from_csv(path)
     else:
-        raise BadInput(f"expected a ranking as .yaml or .csv, given {path}")
+        raise BadInput(f"expected a ranking as .yaml or .csv (or a dataset's ranking.json), given {path}")
     return _checked(groups, path, episodes)
 
 

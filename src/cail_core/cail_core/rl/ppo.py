@@ -67,8 +67,8 @@ class PPO:
         """For schedules; the trainer owns them because it knows how many steps remain."""
         self.actor_optimizer.rate = self.critic_optimizer.rate = learning_rate
 
-    def update(self, rollout: Rollout, reward: Tensor) -> dict[str, float]:
-        """Improve actor and critic on `rollout` under `reward` [T, n].
+    def update(self, rollout: Rollout, reward: Tensor, critic_only: bool = False) -> dict[str, float]:
+        """Improve actor and critic, or the critic alone, on `rollout` under `reward` [T, n].
 
             ratio = π(a|s) / π_old(a|s)
             L_actor  = −E[min(ratio Â, clip(ratio, 1 − ε, 1 + ε) Â)] − c·H
@@ -92,7 +92,8 @@ class PPO:
         for _ in range(c.epochs):
             order = torch.randperm(rollout.steps, generator=self.generator)
             for x_, u_, old_, advantage_, target_ in zip(*(torch.split(column[order], size) for column in columns), strict=True):
-                actor_loss += self._actor_step(x_, u_, old_, advantage_)
+                if not critic_only:
+                    actor_loss += self._actor_step(x_, u_, old_, advantage_)
                 critic_loss += self._critic_step(x_, target_)
                 batches += 1
         return {
