@@ -73,6 +73,9 @@ def register(commands: Any) -> None:
     how.add_argument("--file", type=Path, metavar="R", help="YAML or CSV: ids, best first; ties are nested lists or share a line")
     how.add_argument("--clear", action="store_true", help="remove all ranks")
     p.add_argument("--fraction", type=float, default=0.05, metavar="F", help="with --by: share of the episodes (default: 0.05)")
+    p.add_argument("--choose", choices=("returns", "unalike"), default="returns",
+                   help="with --by: which episodes. returns: one from each part of their order; unalike: one of each kind, by "
+                        "what was seen alone (default: returns)")
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="with --by or --count: which episodes (default: 0)")
     which = p.add_mutually_exclusive_group()
     which.add_argument("--count", type=whole_number, metavar="K", help="ask: so many, spread over the people (default: 10)")
@@ -182,9 +185,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _rank(args: argparse.Namespace) -> None:
+    from cail_core.demos.choosing import unalike
     from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.edit import set_ranking
-    from cail_core.demos.ranking import provenance, rank_by_return, read_ranking
+    from cail_core.demos.ranking import order_by_return, provenance, rank_by_return, read_ranking, share
 
     dataset = DemoDataset(args.dataset)
     if not (args.by or args.file or args.clear):
@@ -200,8 +204,12 @@ def _rank(args: argparse.Namespace) -> None:
     else:
         if dataset.returns is None:
             raise BadInput(f"{args.dataset} holds no rewards, so there are no returns to rank by; give --file R")
-        ranking = rank_by_return(dataset.returns, args.fraction, args.seed)
-        how = provenance("return", fraction=args.fraction, seed=args.seed)
+        if args.choose == "unalike":
+            chosen = unalike(dataset.demonstrations(), share(dataset.episodes, args.fraction), args.seed)
+            ranking = order_by_return(dataset.returns, chosen)
+        else:
+            ranking = rank_by_return(dataset.returns, args.fraction, args.seed)
+        how = provenance("return", fraction=args.fraction, choose=args.choose, seed=args.seed)
     set_ranking(args.dataset, ranking, how)
     if not ranking:
         print(f"{args.dataset}: all ranks removed")
