@@ -56,6 +56,8 @@ class TaskSpec:
     action_names: tuple[str, ...]
     action_scale: str = "1"
     has_success: bool = False
+    most_envs: int = 20
+    """Environments worth having at once: a world of a simulator may take much memory."""
     view: View | None = None
 
     def __post_init__(self) -> None:
@@ -109,6 +111,19 @@ class BatchEnv(Protocol):
     def step(self, action: Array) -> Step: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RestartableEnv(BatchEnv, Protocol):
+    """Environments that can each be given an episode of its own, so that many demonstrations are collected at once."""
+
+    def restart(self, which: int, seed: int) -> Array:
+        """Begin an episode in one environment; the same seed gives the same one in any of them."""
+        ...
+
+    def outcome(self, which: int) -> str | None:
+        """How the episode ended that the last step ended in this environment (a name of `demos.episode.OUTCOMES`)."""
+        ...
 
 
 Policy = Callable[[Array], Array]
