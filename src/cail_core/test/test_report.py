@@ -15,6 +15,9 @@ from builders import fast_folder
 from cail_core.cli import main
 from cail_core.config import find_config
 from cail_core.demos.dataset import DemoDataset
+from cail_core.demos.episode import Episode, end_flags
+from cail_core.demos.features import REWARD, STATE, frame_features
+from cail_core.demos.writer import DemoWriter
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
 from cail_core.report.findings import gather
@@ -240,17 +243,22 @@ def test_two_hundred_long_episodes_stay_a_small_page() -> None:
     import pyarrow.parquet
     import yaml
 
+    rng = np.random.default_rng(0)
+    like = frame_features(get_task("pointmass").spec.observation_names, ("ax", "ay"))
     with fast_folder() as place:
-        config = Path(place, "long.yaml")
-        config.write_text(find_config("pointmass").read_text().replace("max_steps: 50", "max_steps: 300"))
         demos, run = Path(place, "demos"), Path(place, "run")
-        argv = ["demos", "collect", "--task", "pointmass", "--episodes", "200", "--out", str(demos)]
-        assert main([*argv, "--config", str(config)]) == 0
+        with DemoWriter.create(demos, task="pointmass", text="", robot_type="x", fps=10, features=like) as writer:
+            for i in range(200):
+                frames = {name: np.zeros((300, *feature.shape) if not feature.is_scalar else 300, feature.dtype)
+                          for name, feature in like.items()} | end_flags(300, truncated=True)
+                frames[STATE] = rng.normal(size=(300, 4)).cumsum(axis=0).astype(np.float32)
+                frames[REWARD] = rng.normal(size=300).astype(np.float32)
+                writer.save_episode(Episode(frames, frames[STATE][-1], f"person {i % 5}", "timeout"))
         dataset = DemoDataset(demos)
         run.mkdir()
         about = {"task": "pointmass", "method": "cail", "seed": 0, "steps": 1, "settings": {}, "demos": "demos"}
         (run / "config.yaml").write_text(yaml.safe_dump(about))
-        noise = np.random.default_rng(0).exponential(size=dataset.frames).astype(np.float32)
+        noise = rng.exponential(size=dataset.frames).astype(np.float32)
         pyarrow.parquet.write_table(pa.table({"episode_index": np.zeros(dataset.frames, np.int64), "confidence": noise,
                                               "frame_index": np.zeros(dataset.frames, np.int64)}), run / "confidence.parquet")
         assert main(["report", str(run)]) == 0
@@ -321,9 +329,6 @@ def test_hovering_tells_and_choosing_a_demonstrator_dims_the_others(folder: Path
 
 def test_names_cannot_break_the_page(copy: Path, browser: Browser) -> None:
     """People may be called anything."""
-    from cail_core.demos.episode import Episode
-    from cail_core.demos.writer import DemoWriter
-
     given = DemoDataset(copy / "demos")
     with DemoWriter.create(copy / "odd", task="pointmass", text=MISCHIEF, robot_type="x", fps=10,
                            features=given.features) as writer:
