@@ -6,7 +6,7 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed", "data/*/*/*"]},
+    package_data={package_name: ["py.typed", "data/*/*/*", "report/*.css", "report/*.js"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -27,6 +27,7 @@ setup(
             "bench = cail_core.commands.bench:register",
             "doctor = cail_core.commands.doctor:register",
             "eval = cail_core.commands.eval:register",
+            "report = cail_core.commands.report:register",
             "train = cail_core.commands.train:register",
         ],
         "cail.tasks": [

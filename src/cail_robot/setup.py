@@ -17,7 +17,7 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed"]},
+    package_data={package_name: ["py.typed", "*.xml"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -32,5 +32,12 @@ setup(
     license="Apache-2.0",
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
-    entry_points={"console_scripts": []},
+    entry_points={
+        "console_scripts": [],
+        "cail.commands": ["up = cail_robot.up:register"],
+        "cail.tasks": [
+            "panda-carry-ros = cail_robot.ros_env:PandaCarryOverRos",
+            "panda-ros = cail_robot.ros_env:PandaOverRos",
+        ],
+    },
 )

@@ -31,6 +31,7 @@ from cail_core.policy import load_policy
 from cail_core.tasks.pointmass import PointMass
 from cail_core.training import TrainingDiverged, train
 from cail_core.training.checkpoint import read_about, read_checkpoint, write_checkpoint
+from cail_core.training.run import SELECTION_STREAM
 
 torch.set_num_threads(1)
 
@@ -53,11 +54,11 @@ def run(demos: Demonstrations, out: Path, method: str = "cail", steps: int = 200
     return train(PointMass(), demos, method, small(method, **changes), seed=seed, out=out, steps=steps, demos_name="mixed")
 
 
-@pytest.mark.parametrize("method", ["cail", "cail-paper", "cail-gail", "cail-bc", "airl", "gail", "bc"])
+@pytest.mark.parametrize("method", ["cail", "cail-paper", "cail-gail", "cail-bc", "cail-hybrid", "airl", "gail", "bc"])
 def test_every_method_fills_a_run_folder(method: str, demos: Demonstrations, tmp_path: Path) -> None:
     out = run(demos, tmp_path / "run", method, steps=100 if method.endswith("bc") else 1000)
-    expected = {"config.yaml", "metrics.csv", "confidence.parquet", "checkpoint.safetensors", "policy", "tensorboard"}
-    assert expected == set(os.listdir(out))
+    files = {"config.yaml", "metrics.csv", "confidence.parquet", "ranked.csv", "checkpoint.safetensors"}
+    assert files | {"policy", "tensorboard"} == set(os.listdir(out))
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["method"] == method
     assert config["settings"]["beta"]["alpha"] == method_config(method).beta.alpha
@@ -66,6 +67,9 @@ def test_every_method_fills_a_run_folder(method: str, demos: Demonstrations, tmp
     assert table["episode_index"].to_numpy().tolist() == demos.episode_of_pair.tolist()
     assert table["frame_index"].to_numpy()[:51].tolist() == [*range(50), 0]
     assert float(table["confidence"].to_numpy().mean()) == pytest.approx(1.0, abs=1e-4)
+    ranked = list(csv.DictReader((out / "ranked.csv").open()))
+    assert [int(row["episode_index"]) for row in ranked] == demos.ranked.tolist()
+    assert len({row["learned_return"] for row in ranked}) > 1
     policy = load_policy(out / "policy")
     assert policy.card.method == method
     assert policy(np.zeros(4, np.float32)).shape == (2,)
@@ -95,7 +99,7 @@ run(demonstrate(PointMass(), "paper", 0)[0], Path(sys.argv[1]), sys.argv[2], ste
 """
 
 
-@pytest.mark.parametrize(("method", "steps"), [("cail-paper", 3000), ("cail-bc", 400)])
+@pytest.mark.parametrize(("method", "steps"), [("cail-paper", 3000), ("cail-bc", 400), ("cail-hybrid", 3000)])
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(method: str, steps: int, demos: Demonstrations, tmp_path: Path) -> None:
     whole = run(demos, tmp_path / "whole", method, steps=steps)
     cut = tmp_path / "cut"
@@ -109,6 +113,34 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(method: str, steps: int
     assert (cut / "metrics.csv").read_text() == (whole / "metrics.csv").read_text()
     for name in ("confidence.parquet", "checkpoint.safetensors", "policy/policy.safetensors"):
         assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_the_best_checkpoint_is_handed_out_by_episodes_of_its_own(demos: Demonstrations, tmp_path: Path) -> None:
+    out = run(demos, tmp_path / "run", "bc", steps=600, keep="best", evaluation_episodes=10)
+    rows = [row for row in csv.DictReader((out / "metrics.csv").open()) if row["evaluation_return"]]
+    assert [row["steps"] for row in rows] == ["100", "200", "300", "400", "500", "600"]
+    best = max(rows, key=lambda row: (float(row["evaluation_success"]), float(row["evaluation_return"]), int(row["steps"])))
+    policy = load_policy(out / "policy")
+    assert policy.card.provenance["steps"] == int(best["steps"]) != 600
+    again = evaluate(PointMass(), policy, 10, SELECTION_STREAM)
+    assert again.mean == pytest.approx(float(best["evaluation_return"]), abs=1e-3)
+
+
+def test_a_cloned_policy_waits_for_its_critic(demos: Demonstrations, tmp_path: Path) -> None:
+    """With the policy held for all iterations, what comes out is the clone, better than a policy that never learned."""
+    config = small("cail-hybrid", confidence="none", trusted=1.0, critic_first=100, clone=400)
+    learner = make_learner(PointMass(), demos, config, 0)
+    learner.begin_segment(0)
+    learner.iterate()
+    first = {name: value.clone() for name, value in learner.actor.state_dict().items()}
+    critic = learner.ppo.critic.net[0].weight.clone()
+    learner.iterate()
+    assert all(torch.equal(value, first[name]) for name, value in learner.actor.state_dict().items())
+    assert not torch.equal(critic, learner.ppo.critic.net[0].weight)
+    demo = learner.data
+    untrained = make_learner(PointMass(), demos, config, 0)
+    error = [((actor.mode(demo.state) - demo.action) ** 2).mean().item() for actor in (learner.actor, untrained.actor)]
+    assert error[0] < 0.9 * error[1]
 
 
 def test_rows_after_the_last_checkpoint_are_written_anew(demos: Demonstrations, tmp_path: Path) -> None:

@@ -1,1 +1,9 @@
-"""Everything simulated: PyBullet worlds, scripted demonstrators, the UR control box, their node."""
+"""Everything simulated: PyBullet worlds, scripted demonstrators, the UR control box, their node.
+
+Importing it registers the tasks with Gymnasium: `gymnasium.make("cail_sim:cail/PandaPickPlaceAvoid-v0")`.
+"""
+
+import gymnasium
+
+for _id, _task in (("cail/PandaPickPlaceAvoid-v0", "panda"), ("cail/PandaCarryAvoid-v0", "panda-carry")):
+    gymnasium.register(id=_id, entry_point="cail_sim.gym_envs:PickPlaceAvoidGymEnv", kwargs={"task": _task})

@@ -51,6 +51,17 @@ def register(commands: Any) -> None:
     p.add_argument("dataset", type=Path, metavar="D")
     p.add_argument("--episodes", action="store_true", help="a line for every episode too")
 
+    p = action("show", _show, "show one episode in the terminal: its facts, its path from above, its confidence")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("episode", type=whole_number, metavar="EPISODE")
+    p.add_argument("--run", dest="run_folder", type=Path, metavar="RUN", help="show the confidence that this run learned")
+    p.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw it, among the others")
+
+    p = action("plot", _plot, "draw all demonstrations from above and from the side, green (good) to red (bad)")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("--run", dest="run_folder", type=Path, metavar="RUN", help="colour by its confidence (default: by return)")
+    p.add_argument("--out", type=Path, required=True, metavar="FILE.png", help="the picture; .svg and .pdf too")
+
     p = action("check", _check, "validate a dataset down to every number, all faults listed")
     p.add_argument("dataset", type=Path, metavar="D")
     p.add_argument("--repair", action="store_true", help="complete a save that was cut off")
@@ -130,6 +141,35 @@ def _info(args: argparse.Namespace) -> None:
     from cail_core.demos.dataset import DemoDataset
 
     _print_info(DemoDataset(args.dataset), every=args.episodes)
+
+
+def _show(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.show import confidence_of, show
+
+    dataset = DemoDataset(args.dataset)
+    confidence = None if args.run_folder is None else confidence_of(args.run_folder, dataset)
+    show(dataset, args.episode, confidence)
+    if args.plot is not None:
+        _draw(dataset, args.plot, confidence, args.episode)
+
+
+def _plot(args: argparse.Namespace) -> None:
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.demos.show import confidence_of
+
+    dataset = DemoDataset(args.dataset)
+    _draw(dataset, args.out, None if args.run_folder is None else confidence_of(args.run_folder, dataset))
+
+
+def _draw(dataset: DemoDataset, file: Path, confidence: Any, only: int | None = None) -> None:
+    from cail_core.demos.show import motions, spec_of
+    from cail_core.figures import demonstrations_figure
+
+    spec = spec_of(dataset)
+    if spec is None:
+        raise BadInput(f"the task '{dataset.task}' is not installed here or has other observations: where things are is unknown")
+    print(f"picture: {demonstrations_figure(file, dataset, spec, motions(dataset, spec), confidence, only)}")
 
 
 def _check(args: argparse.Namespace) -> None:

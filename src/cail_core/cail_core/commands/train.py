@@ -21,7 +21,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
     parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same run; default: 0")
-    parser.add_argument("--steps", type=int, help="environment steps, for bc and cail-bc gradient steps; default: the method's")
+    parser.add_argument("--steps", type=int,
+                        help="environment steps, for methods without an environment gradient steps; default: the method's")
     parser.add_argument("--config", metavar="FILE.yaml", help="settings in place of the method's installed ones")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="run folder")
     parser.set_defaults(run=run)
@@ -32,6 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     from cail_core.algorithms.method import MethodConfig, method_config
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.report.make import report_after_training
     from cail_core.training import train
 
     config = method_config(args.method)
@@ -40,6 +42,8 @@ def run(args: argparse.Namespace) -> int:
     task = get_task(args.task)
     demos = DemoDataset(args.demos).demonstrations()
     torch.set_num_threads(1)  # the networks are small: more threads cost more than they bring, and change the last bits
-    train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name, show=True)
+    train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name,
+          demos_folder=args.demos, show=True)
     print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
+    report_after_training(args.out, args.demos)
     return 0

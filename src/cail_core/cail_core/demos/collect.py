@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from cail_core.demos.features import ACTION, REWARD, STATE, SUCCESS, frame_featu
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput
 from cail_core.policy import load_demonstrators
-from cail_core.tasks import BatchEnv, Demonstrator, Task
+from cail_core.tasks import BatchEnv, Demonstrator, Policy, RestartableEnv, Step, Task
+from cail_core.tasks.base import Array
 
 Mix = Sequence[tuple[Demonstrator, float]]
 """Who demonstrates, and which share of the episodes each gives."""
@@ -34,33 +35,78 @@ def schedule(mix: Mix, episodes: int) -> list[Demonstrator]:
     return order
 
 
+class Take:
+    """One episode of one demonstrator while it is recorded."""
+
+    def __init__(self, who: Demonstrator, policy: Policy, first: Array) -> None:
+        self.who, self.policy, self.observation = who, policy, first
+        self._states: list[Array] = []
+        self._actions: list[Array] = []
+        self._rewards: list[float] = []
+        self._successes: list[bool] = []
+
+    def act(self) -> Array:
+        self._states.append(self.observation)
+        self._actions.append(self.policy(self.observation))
+        return self._actions[-1]
+
+    def follow(self, step: Step, i: int) -> bool:
+        """Take over what the action led to in environment `i`; True when the episode ended."""
+        self._rewards.append(float(step.reward[i]))
+        self._successes.append(bool(step.success[i]))
+        self.observation = step.observation[i]
+        return bool(step.terminated[i] or step.truncated[i])
+
+    def episode(self, step: Step, i: int, *, success: bool, outcome: str | None = None) -> Episode:
+        """The whole, once `step` ended it; its first state is the true reset state."""
+        truncated = not bool(step.terminated[i])
+        frames: dict[str, Any] = {
+            STATE: np.stack(self._states),
+            ACTION: np.stack(self._actions),
+            REWARD: np.array(self._rewards, dtype=np.float32),
+            **end_flags(len(self._states), truncated=truncated),
+        }
+        if success:
+            frames[SUCCESS] = np.array(self._successes, dtype=bool)
+        outcome = outcome or outcome_of(self._successes[-1] if success else None, truncated)
+        return Episode(frames, step.next_observation[i].copy(), self.who.name, outcome)
+
+
 def roll_out(env: BatchEnv, who: Demonstrator, seed: tuple[int, int], *, success: bool) -> Episode:
-    """One episode of one demonstrator; the first state is the true reset state."""
+    """One episode of one demonstrator in a single environment."""
     rng = np.random.default_rng(seed)
     policy = who.start(rng)
-    observation = env.reset(seed=int(rng.integers(2**31)))[0]
-    states, actions, rewards, successes = [], [], [], []
+    take = Take(who, policy, env.reset(seed=int(rng.integers(2**31)))[0])
     while True:
-        action = policy(observation)
-        step = env.step(action[None])
-        states.append(observation)
-        actions.append(action)
-        rewards.append(step.reward[0])
-        successes.append(step.success[0])
-        observation = step.observation[0]
-        if step.terminated[0] or step.truncated[0]:
-            break
-    truncated = not bool(step.terminated[0])
-    frames: dict[str, Any] = {
-        STATE: np.stack(states),
-        ACTION: np.stack(actions),
-        REWARD: np.array(rewards, dtype=np.float32),
-        **end_flags(len(states), truncated=truncated),
-    }
-    if success:
-        frames[SUCCESS] = np.array(successes, dtype=bool)
-    outcome = outcome_of(bool(successes[-1]) if success else None, truncated)
-    return Episode(frames, step.next_observation[0].copy(), who.name, outcome)
+        step = env.step(take.act()[None])
+        if take.follow(step, 0):
+            return take.episode(step, 0, success=success)
+
+
+def roll_out_many(
+    env: RestartableEnv, turns: Iterable[tuple[int, Demonstrator]], seed: int, *, success: bool
+) -> Iterator[Episode]:
+    """The episodes of `turns` (number and demonstrator), in their order, as many at once as there are environments."""
+    order = list(turns)
+    waiting, finished = iter(order), dict[int, Episode]()
+    takes: list[tuple[int, Take] | None] = [None] * env.num_envs
+    idle: Array | None = None
+    for number, _ in order:
+        while number not in finished:
+            for i, busy in enumerate(takes):
+                if busy is None and (turn := next(waiting, None)) is not None:
+                    k, who = turn
+                    rng = np.random.default_rng((seed, k))
+                    policy = who.start(rng)
+                    takes[i] = k, Take(who, policy, env.restart(i, int(rng.integers(2**31))))
+            actions = [take[1].act() if take else idle for take in takes]
+            idle = np.zeros_like(next(action for action in actions if action is not None))
+            step = env.step(np.stack([idle if action is None else action for action in actions]))
+            for i, busy in enumerate(takes):
+                if busy is not None and busy[1].follow(step, i):
+                    finished[busy[0]] = busy[1].episode(step, i, success=success, outcome=env.outcome(i))
+                    takes[i] = None
+        yield finished.pop(number)
 
 
 def mix_of(task: Task, name: str) -> Mix:
@@ -116,11 +162,19 @@ def collect(
             features=frame_features(spec.observation_names, spec.action_names, success=spec.has_success),
             about={"collect": recipe},
         )
-    env = task.make_env(1)
+    turns = list(enumerate(schedule(mix, episodes)))[writer.episodes :]
+    env = task.make_env(min(max(1, len(turns)), spec.most_envs))
+    if not isinstance(env, RestartableEnv):
+        env.close()
+        env = task.make_env(1)
     try:
         with writer:
-            for k, who in list(enumerate(schedule(mix, episodes)))[writer.episodes :]:
-                writer.save_episode(roll_out(env, who, (seed, k), success=spec.has_success))
+            if isinstance(env, RestartableEnv):
+                made = roll_out_many(env, turns, seed, success=spec.has_success)
+            else:
+                made = (roll_out(env, who, (seed, k), success=spec.has_success) for k, who in turns)
+            for episode in made:
+                writer.save_episode(episode)
                 progress(writer.episodes)
     finally:
         env.close()

@@ -15,6 +15,8 @@ from cail_core.config import setting
 from cail_core.rl.networks import Critic, TanhGaussianActor
 from cail_core.rl.rollout import Rollout, gae
 
+ACTOR_METRICS = ("actor_loss", "entropy", "kl", "clip_fraction")
+
 
 @dataclass(frozen=True)
 class PPOConfig:
@@ -68,8 +70,8 @@ class PPO:
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate
 
-    def update(self, rollout: Rollout, reward: Tensor) -> dict[str, float]:
-        """Improve actor and critic on `rollout` under `reward` [T, n].
+    def update(self, rollout: Rollout, reward: Tensor, critic_only: bool = False) -> dict[str, float]:
+        """Improve actor and critic, or the critic alone, on `rollout` under `reward` [T, n].
 
             ratio = π(a|s) / π_old(a|s)
             L_actor  = −E[min(ratio Â, clip(ratio, 1 − ε, 1 + ε) Â)] − c·H
@@ -90,12 +92,14 @@ class PPO:
         batches = 0
         for _ in range(c.epochs):
             for batch in torch.split(torch.randperm(rollout.steps, generator=self.generator), size):
-                metrics = self._actor_step(observation[batch], action[batch], old_log_prob[batch], advantage[batch])
+                metrics = {} if critic_only else self._actor_step(
+                    observation[batch], action[batch], old_log_prob[batch], advantage[batch])
                 metrics["critic_loss"] = self._critic_step(observation[batch], target[batch])
                 sums = {name: sums.get(name, torch.zeros(())) + value for name, value in metrics.items()}
                 batches += 1
         means = {name: (total / batches).item() for name, total in sums.items()}
-        return {**means, "explained_variance": 1.0 - unexplained.item()}
+        unmoved = dict.fromkeys(ACTOR_METRICS, 0.0)
+        return {**unmoved, **means, "explained_variance": 1.0 - unexplained.item()}
 
     def _actor_step(self, observation: Tensor, action: Tensor, old_log_prob: Tensor, advantage: Tensor) -> dict[str, Tensor]:
         log_prob = self.actor.log_prob(observation, action)

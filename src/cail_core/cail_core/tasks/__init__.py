@@ -1,5 +1,31 @@
 """Tasks, defined once in NumPy: observation, reward, success. Simulators, ROS nodes and learners all call these."""
 
-from cail_core.tasks.base import BatchEnv, Demonstrator, Policy, Step, Task, TaskSpec, get_task, task_names
+from cail_core.tasks.base import (
+    Axis,
+    BatchEnv,
+    Demonstrator,
+    Policy,
+    RestartableEnv,
+    Step,
+    Task,
+    TaskSpec,
+    Thing,
+    View,
+    get_task,
+    task_names,
+)
 
-__all__ = ["BatchEnv", "Demonstrator", "Policy", "Step", "Task", "TaskSpec", "get_task", "task_names"]
+__all__ = [
+    "Axis",
+    "BatchEnv",
+    "Demonstrator",
+    "Policy",
+    "RestartableEnv",
+    "Step",
+    "Task",
+    "TaskSpec",
+    "Thing",
+    "View",
+    "get_task",
+    "task_names",
+]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -15,6 +15,32 @@ from cail_core.errors import BadInput
 
 Array = NDArray[np.float32]
 Flags = NDArray[np.bool_]
+
+
+Axis = Mapping[str, float]
+"""A coordinate in metres as a weighted sum of entries of the observation; the entry "1" stands for the number 1."""
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something that stands in the scene and is drawn: a goal, or what must be kept clear of."""
+
+    name: str
+    at: tuple[Axis, ...]
+    radius_m: float = 0.0
+    keep_clear: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """What a person would see from above (x, y) and, where the task has height (z), from the side."""
+
+    moves: str
+    position: tuple[Axis, ...]
+    things: tuple[Thing, ...] = ()
+    radius_m: float = 0.0
+    """Half the width of what moves: counts as well in the distance to what must be kept clear of."""
+    labels: tuple[str, ...] = ("x", "y", "z")
 
 
 @dataclass(frozen=True)
@@ -30,6 +56,24 @@ class TaskSpec:
     action_names: tuple[str, ...]
     action_scale: str = "1"
     has_success: bool = False
+    most_envs: int = 20
+    """Environments worth having at once: a world of a simulator may take much memory."""
+    view: View | None = None
+
+    def __post_init__(self) -> None:
+        places = () if self.view is None else (self.view.position, *(thing.at for thing in self.view.things))
+        unknown = sorted({name for at in places for axis in at for name in axis} - {"1", *self.observation_names})
+        if unknown:
+            raise ValueError(f"the view of '{self.name}' uses {', '.join(unknown)}, which are no observations of it")
+
+    def place(self, at: Sequence[Axis], states: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Coordinates in metres, one row for each row of `states`."""
+        entry = {name: i for i, name in enumerate(self.observation_names)}
+        made = np.zeros((len(states), len(at)))
+        for column, axis in enumerate(at):
+            for name, weight in axis.items():
+                made[:, column] += weight * (1.0 if name == "1" else states[:, entry[name]])
+        return made
 
     @property
     def observation_dim(self) -> int:
@@ -67,6 +111,19 @@ class BatchEnv(Protocol):
     def step(self, action: Array) -> Step: ...
 
     def close(self) -> None: ...
+
+
+@runtime_checkable
+class RestartableEnv(BatchEnv, Protocol):
+    """Environments that can each be given an episode of its own, so that many demonstrations are collected at once."""
+
+    def restart(self, which: int, seed: int) -> Array:
+        """Begin an episode in one environment; the same seed gives the same one in any of them."""
+        ...
+
+    def outcome(self, which: int) -> str | None:
+        """How the episode ended that the last step ended in this environment (a name of `demos.episode.OUTCOMES`)."""
+        ...
 
 
 Policy = Callable[[Array], Array]

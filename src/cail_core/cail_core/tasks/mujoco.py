@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, MissingDependency, how_to_add, listed
 from cail_core.policy import demonstrator
-from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Step, TaskSpec
+from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Step, TaskSpec, Thing, View
 
 Doubles = NDArray[np.float64]
 
@@ -244,6 +244,12 @@ class Reacher(MujocoTask):
             ),
             action_names=("shoulder_torque", "elbow_torque"),
             action_scale="200 N·m",
+            view=View(
+                moves="fingertip",
+                position=({"tip_to_target_x": 1.0}, {"tip_to_target_y": 1.0}),
+                things=(Thing("target", ({"1": 0.0}, {"1": 0.0}), radius_m=0.009),),  # the ball of reacher.xml
+                labels=("x from the target", "y from the target"),
+            ),
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
-from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Policy, Step, TaskSpec
+from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Policy, Step, TaskSpec, Thing, View
 
 WALL_M = 2.0
 
@@ -141,6 +141,12 @@ class PointMass:
             action_names=("acceleration_x", "acceleration_y"),
             action_scale=f"{self.config.max_acceleration} m/s^2",
             has_success=True,
+            view=View(
+                moves="point mass",
+                position=({"goal_dx": -1.0}, {"goal_dy": -1.0}),
+                things=(Thing("goal", ({"1": 0.0}, {"1": 0.0}), radius_m=self.config.goal_radius_m),),
+                labels=("x from the goal", "y from the goal"),
+            ),
         )
 
     def make_env(self, num_envs: int) -> BatchEnv:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import math
@@ -26,14 +25,18 @@ from cail_core.algorithms.method import MethodConfig
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
+from cail_core.evaluation import evaluate
 from cail_core.policy import save_policy
-from cail_core.tasks.base import Task
+from cail_core.tasks.base import Array, Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
 CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml", "metrics.csv", "confidence.parquet"
+RANKED = "ranked.csv"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
 TOO_LARGE = 1e8
+SELECTION_STREAM = 0x73656C65  # episodes to choose a checkpoint by: neither training's nor those of `cail eval`
+UNEVALUATED = {"evaluation_return": math.nan, "evaluation_success": math.nan}
 
 
 class TrainingDiverged(CailError):
@@ -52,24 +55,22 @@ class Run:
     steps: int
     out: Path
     demos_name: str = ""
+    demos_folder: Path | None = None
 
     def about(self) -> dict[str, Any]:
         """What must not change between a run and its continuation."""
-        digest = hashlib.sha256()
-        for part in (self.demos.states, self.demos.actions, self.demos.starts, self.demos.rank):
-            digest.update(np.ascontiguousarray(part).tobytes())
         settings = json.loads(json.dumps(to_dict(self.config)))  # as it reads when it comes back: a tuple is a list
         return {"version": __version__, "task": self.task.spec.name, "method": self.method, "seed": self.seed,
-                "demonstrations": digest.hexdigest()[:16], "settings": settings}
+                "demonstrations": self.demos.digest(), "settings": settings}
 
 
 def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
-          demos_name: str = "", show: bool = False) -> Path:
+          demos_name: str = "", demos_folder: Path | None = None, show: bool = False) -> Path:
     """Train `method` and fill the run folder `out`; a run that is there already goes on after its last checkpoint.
 
     Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not.
     """
-    run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name)
+    run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name, demos_folder)
     check(run)
     state = _begin(run)
     with durable.locked(out):
@@ -92,7 +93,7 @@ def check(run: Run) -> None:
             faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
     if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
         faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
-    if run.config.confidence != "none" and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
+    if run.config.needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
         faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
                       "`cail demos rank` ranks some")
     if run.steps < 1:
@@ -116,7 +117,8 @@ def _begin(run: Run) -> dict[str, Any] | None:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
     durable.make_folder(out)
-    text = yaml.safe_dump({**about, "steps": run.steps, "demos": run.demos_name}, sort_keys=False, allow_unicode=True)
+    where = {} if run.demos_folder is None else {"demos_from_here": os.path.relpath(run.demos_folder, out)}
+    text = yaml.safe_dump({**about, "steps": run.steps, "demos": run.demos_name, **where}, sort_keys=False, allow_unicode=True)
     durable.write_bytes(out / CONFIG, text.encode())
     return None
 
@@ -134,39 +136,64 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) -> None:
     config, out = run.config, run.out
     iteration = segment = size = 0
+    best: list[float] = []
     if state is not None:
         learner.restore(state["learner"])
-        iteration, segment, size = state["iteration"], state["segment"], state["metrics_bytes"]
+        iteration, segment, size, best = state["iteration"], state["segment"], state["metrics_bytes"], state["best"]
     if learner.done >= run.steps:
         return
     with Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display, \
             _Curves(out, size, learner.done) as curves:
         while learner.done < run.steps:
             learner.begin_segment(segment)
-            for _ in range(config.checkpoint_every):
+            for i in range(config.checkpoint_every):
                 metrics = learner.iterate()
                 iteration += 1
                 _stop_if_diverged(metrics, learner, out)
+                last = i == config.checkpoint_every - 1 or learner.done >= run.steps
+                if config.keep == "best":
+                    metrics |= _evaluated(run, learner) if last else UNEVALUATED
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
-                if learner.done >= run.steps:
+                if last:
                     break
             segment += 1
-            _save(run, learner, iteration, segment, curves.size())
+            score = [metrics["evaluation_success"], metrics["evaluation_return"]] if config.keep == "best" else []
+            if not best or score >= best:
+                best = score
+                _save_policy(run, learner)
+            _save(run, learner, {"iteration": iteration, "segment": segment, "metrics_bytes": curves.size(), "best": best})
 
 
-def _save(run: Run, learner: Learner, iteration: int, segment: int, metrics_bytes: int) -> None:
+def _evaluated(run: Run, learner: Learner) -> Metrics:
+    """How the policy does now, without exploration, in episodes that nothing else looks at."""
+
+    def act(observation: Array) -> Array:
+        with torch.no_grad():
+            action: Array = learner.actor.mode(torch.from_numpy(observation)).numpy()
+        return action
+
+    result = evaluate(run.task, act, run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
+    return {"evaluation_return": result.mean, "evaluation_success": result.success_rate if run.task.spec.has_success else 0.0}
+
+
+def _save(run: Run, learner: Learner, progress: dict[str, Any]) -> None:
     """The checkpoint comes last: it vouches for everything before it."""
-    state = {"learner": learner.state(), "iteration": iteration, "segment": segment, "metrics_bytes": metrics_bytes}
+    state = {"learner": learner.state(), **progress}
     if not is_finite(state):
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
-    confidence = learner.confidence()
+    _write_confidence(run.out / CONFIDENCE, run.demos, learner.confidence())
+    _write_ranked(run.out / RANKED, run.demos, learner)
+    write_checkpoint(run.out / CHECKPOINT, state, run.about())
+
+
+def _save_policy(run: Run, learner: Learner) -> None:
+    if not is_finite(learner.actor.state_dict()):
+        raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
                  "seed": run.seed, "steps": learner.done, "cail": __version__},
-                card_text=_trusted(run.demos, confidence))
-    _write_confidence(run.out / CONFIDENCE, run.demos, confidence)
-    write_checkpoint(run.out / CHECKPOINT, state, run.about())
+                card_text=_trusted(run.demos, learner.confidence()))
 
 
 def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tensor) -> None:
@@ -177,6 +204,14 @@ def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tenso
     sink = io.BytesIO()
     pyarrow.parquet.write_table(table, sink)
     durable.write_bytes(path, sink.getvalue())
+
+
+def _write_ranked(path: Path, demos: Demonstrations, learner: Learner) -> None:
+    """The ranked episodes, best first, with the return that the learner gives each."""
+    learned = learner.learned_returns()
+    if learned is not None:
+        rows = [f"{episode},{demos.rank[episode]},{value!r}" for episode, value in zip(demos.ranked, learned, strict=True)]
+        durable.write_bytes(path, "\n".join(["episode_index,rank,learned_return", *rows, ""]).encode())
 
 
 def demonstrator_means(demos: Demonstrations, confidence: torch.Tensor) -> dict[str, float]:

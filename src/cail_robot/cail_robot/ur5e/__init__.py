@@ -1,0 +1,1 @@
+"""The UR5e: its kinematics, and the arm over RTDE."""

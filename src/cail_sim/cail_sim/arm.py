@@ -1,0 +1,194 @@
+"""A simulated arm in a PyBullet world: velocity motors on every joint, driven so that the tool follows a velocity.
+
+The tool tracks an integrated reference through a damped inverse of the Jacobian; it points down unless it is told to turn. Joint
+speeds and angles stay inside the model's limits. Nothing but motors moves the arm, and nothing but friction holds what it grips.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cail_core.tasks.pick_place_avoid import Vec
+
+Doubles = NDArray[np.float64]
+Quaternion = tuple[float, float, float, float]
+"""x, y, z, w."""
+
+
+@dataclass(frozen=True)
+class ArmModel:
+    """A robot as its URDF has it."""
+
+    name: str
+    urdf: str
+    """Path among PyBullet's model files."""
+    joints: tuple[int, ...]
+    joint_names: tuple[str, ...]
+    tool_link: int
+    home: tuple[float, ...]
+    """Joint angles with the tool pointing down over the table; also what the redundant joint is drawn to."""
+    tool_down: Quaternion
+    """The tool's orientation that is kept."""
+    max_force: tuple[float, ...]
+    max_joint_speed: tuple[float, ...]
+    joint_low: tuple[float, ...]
+    joint_high: tuple[float, ...]
+    fingers: tuple[int, int]
+    finger_travel_m: float
+    finger_speed: float
+    grip_force: float
+
+
+PANDA = ArmModel(
+    name="Franka Panda",
+    urdf="franka_panda/panda.urdf",
+    joints=(0, 1, 2, 3, 4, 5, 6),
+    joint_names=tuple(f"panda_joint{i}" for i in range(1, 8)),
+    tool_link=11,
+    home=(-0.14, 0.36, -0.14, -2.0, 0.06, 2.36, 0.5),
+    tool_down=(1.0, 0.0, 0.0, 0.0),
+    max_force=(87.0, 87.0, 87.0, 87.0, 12.0, 12.0, 12.0),
+    max_joint_speed=(2.175, 2.175, 2.175, 2.175, 2.61, 2.61, 2.61),
+    joint_low=(-2.8973, -1.7628, -2.8973, -3.0718, -2.8973, -0.0175, -2.8973),
+    joint_high=(2.8973, 1.7628, 2.8973, -0.0698, 2.8973, 3.7525, 2.8973),
+    fingers=(9, 10),
+    finger_travel_m=0.04,
+    finger_speed=0.2,
+    grip_force=20.0,
+)
+
+TRACKING_GAIN = 10.0
+"""1/s: how fast the tool catches up with its reference."""
+TURNING_GAIN = 10.0
+DAMPING = 1e-4
+LEASH_M = 0.02
+"""The reference never runs further ahead of the tool than this, so that an arm that was held up does not leap."""
+
+
+class SimArm:
+    """One arm in one world. Reading costs PyBullet calls, so a decision reads once (`read`) and the rest is arithmetic."""
+
+    def __init__(self, p: ModuleType, client: int, model: ArmModel, urdf: str, *, visible: bool) -> None:
+        self.model = model
+        self._p, self._client = p, client
+        flags = p.URDF_ENABLE_CACHED_GRAPHICS_SHAPES if visible else p.URDF_IGNORE_VISUAL_SHAPES
+        self.body: int = p.loadURDF(urdf, useFixedBase=True, flags=flags, physicsClientId=client)
+        self._movable = [*model.joints, *model.fingers]
+        self._forces = [*model.max_force, model.grip_force, model.grip_force]
+        self._still = [0.0] * len(self._movable)
+        # The hand's rack and pinion: one motor moves both fingers by the same amount.
+        gear = p.createConstraint(self.body, model.fingers[0], self.body, model.fingers[1], p.JOINT_GEAR, [1, 0, 0], [0, 0, 0],
+                                  [0, 0, 0], physicsClientId=client)
+        p.changeConstraint(gear, gearRatio=-1, erp=0.5, maxForce=500.0, physicsClientId=client)
+        for finger in model.fingers:  # the pads of the URDF are so soft that they sink into what they hold
+            p.changeDynamics(self.body, finger, contactStiffness=1e6, contactDamping=1e3, physicsClientId=client)
+        self._home = np.array(model.home)
+        self._damping = DAMPING * np.eye(6)
+        self._reference: Vec = (0.0, 0.0, 0.0)
+        self._facing = model.tool_down
+        self.tool: Vec = (0.0, 0.0, 0.0)
+        self.orientation = model.tool_down
+        self.q: tuple[float, ...] = model.home
+        self.opening = 1.0
+        self.commanded = self._still
+        self._angles: list[float] = []
+
+    def put(self, tool: Vec, opening: float) -> None:
+        """Place the arm, at rest, with the tool there; only for the start of an episode."""
+        q, self._facing = self._home, self.model.tool_down
+        fingers = [opening * self.model.finger_travel_m] * 2
+        for _ in range(30):
+            self._set(q, fingers)
+            self.read()
+            error = np.array([*np.subtract(tool, self.tool), *self._lean()])
+            if float(np.abs(error).max()) < 1e-6:
+                break
+            jacobian = self.jacobian()
+            q = q + jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-8 * np.eye(6), error)
+        self._reference = self.tool
+        self.send(self._still)
+
+    def resume(self) -> None:
+        """Go on from a state that the world was put back to."""
+        self.read()
+        self._reference, self._facing = self.tool, self.model.tool_down
+
+    def _set(self, q: Doubles, fingers: list[float]) -> None:
+        for joint, angle in zip(self._movable, [*q.tolist(), *fingers], strict=True):
+            self._p.resetJointState(self.body, joint, angle, 0.0, physicsClientId=self._client)
+
+    def read(self) -> None:
+        """Take over what the simulator says: tool, joint angles, opening."""
+        p = self._p
+        self._angles = [state[0] for state in p.getJointStates(self.body, self._movable, physicsClientId=self._client)]
+        link = p.getLinkState(self.body, self.model.tool_link, computeForwardKinematics=True, physicsClientId=self._client)
+        self.tool, self.orientation = link[4], link[5]
+        self.q = tuple(self._angles[:-2])
+        self.opening = min(1.0, max(0.0, (self._angles[-2] + self._angles[-1]) / (2 * self.model.finger_travel_m)))
+
+    def jacobian(self) -> Doubles:
+        """6 × joints at the angles last read: linear on top, angular below."""
+        linear, angular = self._p.calculateJacobian(self.body, self.model.tool_link, [0.0, 0.0, 0.0], self._angles, self._still,
+                                                    self._still, physicsClientId=self._client)
+        return np.array(linear + angular)[:, : len(self.model.joints)]
+
+    def drive(self, velocity: Vec, closing: bool, dt: float, turning: Vec = (0.0, 0.0, 0.0)) -> None:
+        """Set the motors so that the tool moves with `velocity` (m/s) for `dt` seconds; the state was read before."""
+        (rx, ry, rz), (tx, ty, tz) = self._reference, self.tool
+        behind = (rx - tx, ry - ty, rz - tz)
+        lag = math.hypot(*behind)
+        if lag > LEASH_M:
+            rx, ry, rz = (t + b * LEASH_M / lag for t, b in zip(self.tool, behind, strict=True))
+        vx, vy, vz = velocity
+        self._reference = (rx + vx * dt, ry + vy * dt, rz + vz * dt)
+        if turning != (0.0, 0.0, 0.0):
+            self._facing = _turned(self._facing, turning, dt)
+        lean = self._lean()
+        wish = [
+            vx + TRACKING_GAIN * (rx - tx), vy + TRACKING_GAIN * (ry - ty), vz + TRACKING_GAIN * (rz - tz),
+            turning[0] + TURNING_GAIN * lean[0], turning[1] + TURNING_GAIN * lean[1], turning[2] + TURNING_GAIN * lean[2],
+        ]  # fmt: skip
+        jacobian = self.jacobian()
+        posture = self._home - self.q  # the redundant joint is drawn to the posture of `home` at 1/s
+        effort = np.linalg.solve(jacobian @ jacobian.T + self._damping, wish - jacobian @ posture)
+        self._move((posture + effort @ jacobian).tolist(), closing, dt)
+
+    def _move(self, speeds: list[float], closing: bool, dt: float) -> None:
+        """Joint speeds, slowed down together to the fastest joint's limit, and none into its end stop; and the fingers."""
+        m = self.model
+        most = max(abs(speed) / fastest for speed, fastest in zip(speeds, m.max_joint_speed, strict=True))
+        slower = 1.0 / max(1.0, most)
+        self.commanded = [
+            min(max(speed * slower, (low - q) / dt), (high - q) / dt)
+            for speed, q, low, high in zip(speeds, self.q, m.joint_low, m.joint_high, strict=True)
+        ]
+        finger = -m.finger_speed if closing else m.finger_speed
+        self.commanded += [finger, finger]
+        self.send(self.commanded)
+
+    def send(self, speeds: list[float]) -> None:
+        """Set the motors of joints and fingers to these speeds."""
+        self._p.setJointMotorControlArray(self.body, self._movable, self._p.VELOCITY_CONTROL, targetVelocities=speeds,
+                                          forces=self._forces, physicsClientId=self._client)
+
+    def _lean(self) -> Vec:
+        """The rotation vector from the tool's orientation to its reference f, for small angles: 2 · vec(f q⁻¹)."""
+        dx, dy, dz, dw = self._facing
+        x, y, z, w = self.orientation
+        ex, ey, ez = dx * w - dw * x + dz * y - dy * z, dy * w - dw * y + dx * z - dz * x, dz * w - dw * z + dy * x - dx * y
+        sign = 2.0 if dw * w + dx * x + dy * y + dz * z >= 0.0 else -2.0
+        return sign * ex, sign * ey, sign * ez
+
+
+def _turned(q: Quaternion, w: Vec, dt: float) -> Quaternion:
+    """The orientation `q` after turning with the angular velocity `w` (rad/s, base frame) for `dt`."""
+    x, y, z, s = q
+    a, b, c = (0.5 * dt * v for v in w)
+    turned = (x + a * s + b * z - c * y, y + b * s + c * x - a * z, z + c * s + a * y - b * x, s - a * x - b * y - c * z)
+    norm = math.hypot(*turned)
+    return turned[0] / norm, turned[1] / norm, turned[2] / norm, turned[3] / norm

@@ -1,0 +1,53 @@
+"""One environment of pick-place-avoid: a world, an arm, the task, and the safety filter that every action passes.
+
+The filter is the one that stands in front of a real arm, called once for each decision.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene
+from cail_robot.arm import STILL, ArmState
+from cail_robot.safety import Limits, SafetyFilter
+from cail_sim.arm import ArmModel
+from cail_sim.world import World, WorldConfig, spread
+
+
+class PickPlaceAvoidEnv:
+    """Steps one world. `start` begins an episode drawn from a generator, `decide` executes one action."""
+
+    def __init__(self, model: ArmModel, world: WorldConfig, task: PickPlaceAvoidConfig, limits: Limits, max_ticks: int, *,
+                 grasped: bool, explicit_gripper: bool, visible: bool = False, window: bool = False) -> None:
+        self.world = World(model, world, task, visible=visible, window=window)
+        self.task = PickPlaceAvoid(task, max_ticks)
+        self.filter = SafetyFilter(limits, task.decision_s)
+        self._speed, self._grasped, self._explicit = task.max_speed, grasped, explicit_gripper
+        self.scene: Scene = self.start(np.random.default_rng(0))
+
+    def start(self, rng: np.random.Generator) -> Scene:
+        """Begin an episode; what it is like depends on the next seven draws of `rng` alone."""
+        self.scene = self.world.begin(spread(self.world.config, rng.random(7).tolist(), grasped=self._grasped))
+        self.filter.reset()
+        self.task.begin(self.scene, closing=self._grasped)
+        return self.scene
+
+    def observe(self) -> list[float]:
+        return self.task.observe(self.scene)
+
+    def decide(self, action: list[float]) -> tuple[float, Outcome | None]:
+        """Execute an action in [-1, 1] for one decision: its reward, and how the episode ended, if it did."""
+        closing = self.task.gripper(self.scene, action[3] if self._explicit else None)
+        x, y, z = (min(1.0, max(-1.0, value)) * self._speed for value in action[:3])
+        executed = self.filter.step((x, y, z, 0.0, 0.0, 0.0), self._state()).motion.linear
+        self.world.advance(executed, closing)
+        self.scene = self.world.scene()
+        return self.task.advance(self.scene, executed)
+
+    def close(self) -> None:
+        self.world.close()
+
+    def _state(self) -> ArmState:
+        """What the filter looks at. The joints' own limits are kept by the arm (`SimArm.drive`), so no Jacobian is given."""
+        arm = self.world.arm
+        return ArmState(0.0, arm.tool, arm.orientation, STILL, arm.q, (), arm.opening)

@@ -1,0 +1,114 @@
+"""The simulated tasks by name: `panda` (the whole of pick-place-avoid) and `panda-carry` (starts with the bottle grasped)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cail_core.config import build, find_config, load_config, setting
+from cail_core.errors import ConfigError, listed
+from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
+from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
+from cail_robot.safety import Limits
+from cail_sim.arm import PANDA, ArmModel
+from cail_sim.demonstrators import demonstrator
+from cail_sim.env import PickPlaceAvoidEnv
+from cail_sim.vector import Batch, LocalEnv, WorkerEnv
+from cail_sim.world import WorldConfig
+
+
+@dataclass(frozen=True)
+class PandaConfig:
+    """`config/panda.yaml`, of both `panda` and `panda-carry`."""
+
+    max_ticks: int = setting(3000, "time limit of `panda`, which includes reaching for the bottle, ticks", low=1)
+    carry_max_ticks: int = setting(2000, "time limit of `panda-carry`, ticks (the paper's)", low=1)
+    workers: int = setting(0, "processes that step the environments, 0: one for each core; episodes do not depend on it", low=0)
+    explicit_gripper: bool = setting(False, "a fourth action opens (> 0) or closes the gripper, in place of the reflex")
+    task: PickPlaceAvoidConfig = setting(PickPlaceAvoidConfig, "what counts as held, dropped, moved, standing")
+    limits: Limits = setting(Limits, "of the safety filter that every action passes")
+    world: WorldConfig = setting(WorldConfig, "the things on the table")
+    demonstrators: dict[str, list[float]] = setting({"expert": [1.0, 1.0]}, "people and the range of their episodes' quality")
+    mixes: dict[str, dict[str, float]] = setting({"expert": {"expert": 1.0}}, "named mixes: share of the episodes by person")
+
+    def __post_init__(self) -> None:
+        faults = [
+            f"demonstrators.{name}: expected the least and the greatest quality, 0 … 1, given {ends}"
+            for name, ends in self.demonstrators.items()
+            if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 1
+        ]
+        for mix, shares in self.mixes.items():
+            unknown = [name for name in shares if name not in self.demonstrators]
+            faults += [f"mixes.{mix}: nobody in demonstrators is called '{name}'" for name in unknown]
+            if not abs(sum(shares.values()) - 1) <= 1e-6:
+                faults.append(f"mixes.{mix}: shares sum to {sum(shares.values()):g}, expected 1")
+        if faults:
+            raise ConfigError(listed("panda config", faults))
+
+
+class Panda:
+    """Reach for the bottle, pick it up, carry it around the obstacle, put it standing on the platform."""
+
+    name = "panda"
+    model: ArmModel = PANDA
+    grasped = False
+
+    def __init__(self, config_file: Path | None = None) -> None:
+        self._set_up(load_config(PandaConfig, config_file or find_config("panda")))
+
+    @classmethod
+    def from_values(cls, values: dict[str, Any]) -> Panda:
+        """The task with these settings, as `to_dict` of its config gives them."""
+        made = cls.__new__(cls)
+        made._set_up(build(PandaConfig, values, "panda config"))
+        return made
+
+    def _set_up(self, config: PandaConfig) -> None:
+        self.config, task = config, config.task
+        self.max_ticks = self.config.carry_max_ticks if self.grasped else self.config.max_ticks
+        self.spec = TaskSpec(
+            name=self.name,
+            text=" ".join((self.__doc__ or "").split()),
+            robot_type="franka_panda_pybullet",
+            fps=round(1 / task.decision_s),
+            max_steps=-(-self.max_ticks // task.ticks_per_decision),
+            observation_names=OBSERVATION_NAMES,
+            action_names=(*ACTION_NAMES, GRIPPER_ACTION) if self.config.explicit_gripper else ACTION_NAMES,
+            action_scale=f"{task.max_speed} m/s",
+            has_success=True,
+            most_envs=8,  # a world takes some 40 MB
+            view=view(task, self.config.world.bottle_radius_m, self.config.world.obstacle_half_m[0],
+                      2 * self.config.world.obstacle_half_m[2]),
+        )
+
+    def one(self, *, visible: bool = False, window: bool = False) -> PickPlaceAvoidEnv:
+        """A single environment in this process."""
+        c = self.config
+        return PickPlaceAvoidEnv(self.model, c.world, c.task, c.limits, self.max_ticks, grasped=self.grasped,
+                                 explicit_gripper=c.explicit_gripper, visible=visible, window=window)
+
+    def make_env(self, num_envs: int) -> BatchEnv:
+        workers = min(num_envs, self.config.workers or len(os.sched_getaffinity(0)))
+        if workers > 1:
+            return WorkerEnv(self, num_envs, workers)
+        batch = Batch(num_envs, self.spec.observation_dim, self.spec.action_dim)
+        return LocalEnv([self.one() for _ in range(num_envs)], batch, range(num_envs))
+
+    def demonstrators(self) -> dict[str, Demonstrator]:
+        c = self.config
+        return {name: demonstrator(name, ends[0], ends[1], c.task, explicit_gripper=c.explicit_gripper)
+                for name, ends in c.demonstrators.items()}
+
+    def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
+        c, made = self.config, self.demonstrators()
+        return {mix: [(made[name], share) for name, share in shares.items()] for mix, shares in c.mixes.items()}
+
+
+class PandaCarry(Panda):
+    """Carry the grasped bottle around the obstacle, put it standing on the platform."""
+
+    name = "panda-carry"
+    grasped = True
