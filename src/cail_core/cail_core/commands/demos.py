@@ -87,6 +87,11 @@ def register(commands: Any) -> None:
     p.add_argument("episodes", nargs="+", metavar="ID", help="for example 3 7 10-14")
     p.add_argument("--yes", action="store_true", help="do not ask")
 
+    p = action("rebuild", _rebuild, "make a recorded dataset again from its bags")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("--out", type=Path, metavar="NEW", help="write it there instead of in place of the one in D")
+    p.add_argument("--trim-idle", action=argparse.BooleanOptionalAction, help="leave idle ends out, or not (default: as was)")
+
     p = action("merge", _merge, "make one dataset of several (of a single one: pack its files)")
     p.add_argument("datasets", nargs="+", type=Path, metavar="D")
     p.add_argument("--out", type=Path, required=True, metavar="NEW")
@@ -268,6 +273,20 @@ def _delete(args: argparse.Namespace) -> None:
         f"{args.dataset}: {len(ids)} episodes deleted, {left} left"
         + (f"; episodes after {ids[0]} have new numbers" if ids[0] < left else "")
     )
+
+
+def _rebuild(args: argparse.Namespace) -> None:
+    from cail_core.progress import bar
+    from cail_core.recording.bag import FOLDER, bags_of
+    from cail_core.recording.frames import Trim
+    from cail_core.recording.rebuild import rebuild
+
+    trim = None if args.trim_idle is None else Trim(on=args.trim_idle)
+    with bar(f"rebuilding {args.dataset.name}", len(bags_of(args.dataset / FOLDER))) as advance:
+        dataset, notes = rebuild(args.dataset, args.out, trim, advance)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    _print_info(dataset)
 
 
 def _merge(args: argparse.Namespace) -> None:
