@@ -20,7 +20,8 @@ setup(
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": [],
+        "console_scripts": ["sim_node = cail_sim.node:main"],
+        "cail.arms": ["sim = cail_sim.node:Sim"],
         "cail.benchmarks": ["panda-speed = cail_sim.speed:run"],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",

@@ -11,6 +11,7 @@ from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene, Vec
 from cail_sim.arm import ArmModel, SimArm
 from cail_sim.bullet import data_file, egl_plugin, egl_works, load_pybullet, quiet
 
+Quaternion = tuple[float, float, float, float]
 Box = tuple[tuple[float, ...], ...]
 
 GLASS, CAP, BRICK, STONE, WOOD = (
@@ -149,6 +150,15 @@ class World:
         h = self.config.bottle_centre_m
         return Scene(self.arm.tool, (cx - h * ux, cy - h * uy, cz - h * uz), up, obstacle, _up(obstacle_turned), self.target,
                      self.arm.opening)
+
+    def poses(self) -> list[tuple[Vec, Quaternion]]:
+        """Where the bottle's base, the obstacle and the target are: position and orientation (x, y, z, w) of each."""
+        p, client = self._p, self.client
+        (cx, cy, cz), turned = p.getBasePositionAndOrientation(self.bottle, physicsClientId=client)
+        ux, uy, uz = _up(turned)
+        h = self.config.bottle_centre_m
+        obstacle = p.getBasePositionAndOrientation(self.obstacle, physicsClientId=client)
+        return [((cx - h * ux, cy - h * uy, cz - h * uz), turned), obstacle, (self.target, (0.0, 0.0, 0.0, 1.0))]
 
     def close(self) -> None:
         if self.client >= 0:

@@ -19,9 +19,9 @@ from cail_core.algorithms.confidence import segment_mean
 from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
 from cail_core.benchmarks.result import save
-from cail_core.demos.collect import mix_of, roll_out, schedule
+from cail_core.demos.collect import Mix, mix_of, roll_out, schedule
 from cail_core.demos.demonstrations import Demonstrations
-from cail_core.demos.features import ACTION, REWARD, STATE
+from cail_core.demos.features import ACTION, DONE, REWARD, STATE, TRUNCATED
 from cail_core.demos.ranking import rank_by_return
 from cail_core.evaluation import evaluate
 from cail_core.machine import cores
@@ -84,7 +84,7 @@ def _cell(job: tuple[Table, int, str]) -> tuple[dict[str, Any], dict[str, float]
     means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
     means = dict(sorted(means.items(), key=lambda item: -item[1]))
     config = method_config(method)
-    steps = table_.cloning_steps if config.learner == "bc" else table_.steps
+    steps = table_.cloning_steps if config.offline else table_.steps
     return measure(task, demos, returns, method, config, seed, steps, list(means)), means
 
 
@@ -106,23 +106,26 @@ def _show(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
 
 def demonstrate(task: Task, mix: str, seed: int) -> tuple[Demonstrations, NDArray[np.float64]]:
     """The mix as `cail demos collect` and `cail demos rank --by return` make it, in memory; and the true returns."""
+    return demonstrate_by(task, mix_of(task, mix), EPISODES, seed)
+
+
+def demonstrate_by(task: Task, mix: Mix, episodes: int, seed: int) -> tuple[Demonstrations, NDArray[np.float64]]:
     env = task.make_env(1)
-    episodes = [roll_out(env, who, (seed, k), success=True) for k, who in enumerate(schedule(mix_of(task, mix), EPISODES))]
-    returns = np.array([episode.frames[REWARD].sum(dtype=np.float64) for episode in episodes])
-    rank = np.zeros(EPISODES, dtype=np.int64)
+    made = [roll_out(env, who, (seed, k), success=True) for k, who in enumerate(schedule(mix, episodes))]
+    env.close()
+    returns = np.array([episode.frames[REWARD].sum(dtype=np.float64) for episode in made])
+    rank = np.zeros(episodes, dtype=np.int64)
     for episode, place in rank_by_return(returns, RANKED, seed).items():
         rank[episode] = place
-    states = [episode.frames[STATE] for episode in episodes]
-    following = [np.concatenate([e.frames[STATE][1:], e.final_state[None]]) for e in episodes]
-    lengths = [len(s) for s in states]
+    following = [np.concatenate([e.frames[STATE][1:], e.final_state[None]]) for e in made]
     demos = Demonstrations(
-        states=np.concatenate(states),
-        actions=np.concatenate([e.frames[ACTION] for e in episodes]),
+        states=np.concatenate([e.frames[STATE] for e in made]),
+        actions=np.concatenate([e.frames[ACTION] for e in made]),
         next_states=np.concatenate(following),
-        terminated=np.zeros(sum(lengths), dtype=np.bool_),
-        starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        terminated=np.concatenate([e.frames[DONE] & ~e.frames[TRUNCATED] for e in made]),
+        starts=np.concatenate([[0], np.cumsum([len(states) for states in following])]).astype(np.int64),
         rank=rank,
-        demonstrator=[episode.demonstrator for episode in episodes],
+        demonstrator=[episode.demonstrator for episode in made],
     )
     return demos, returns
 
@@ -155,7 +158,6 @@ def measure(
     confidence = learner.confidence()
     by_demonstrator = demonstrator_means(demos, confidence)
     by_episode = segment_mean(confidence, torch.as_tensor(demos.episode_of_pair), demos.episodes).numpy()
-    learned = config.confidence != "none"
     row = {
         "method": method,
         "seed": seed,
@@ -167,7 +169,7 @@ def measure(
         "spearman_episodes": "",
         "confidence_ratio": "",
     }
-    if learned:
+    if np.ptp(by_episode) > 0:
         trust = [by_demonstrator[name] for name in best_first]
         row |= {
             "spearman_demonstrators": spearman(trust, -np.arange(len(trust))),
