@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised, steps_left, unflagged_scale
+from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised, steps_left, unflagged_scale, unpadded
 from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bc import BehaviourCloning
@@ -26,6 +26,7 @@ from cail_core.algorithms.inner import InnerLearner
 from cail_core.algorithms.labels import pair_labels
 from cail_core.algorithms.method import MethodConfig
 from cail_core.algorithms.rinse import smooth_confidence
+from cail_core.algorithms.selection import select
 from cail_core.algorithms.two_iwil import predicted_confidence
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.networks import Standardise, TanhGaussianActor
@@ -85,8 +86,9 @@ class _Weighted:
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
-        if config.confidence == "before":
-            self._confidence, _ = learn_confidence_before(demos, config, generator, horizon)
+        if config.confidence in ("before", "refined"):
+            chosen = select(demos, config, generator, horizon)
+            self._confidence, _ = learn_confidence_before(demos, chosen, generator, horizon)
         elif config.confidence in GIVEN:
             self._confidence = FreeConfidence(demos, config.beta, GIVEN[config.confidence](demos, config, generator))
         else:
@@ -108,7 +110,7 @@ class _Weighted:
 
     def _update(self, rows: Tensor, demo: Batch, other: Batch) -> Metrics:
         """Eq. 7 where β is learned along with the policy, its third line alone where β is given."""
-        if self.config.confidence == "during":
+        if self.config.confidence in ("during", "refined"):
             result: BilevelResult = self.cail.step(rows, demo, other)
             return {"inner_loss": result.inner, "accepted": float(result.accepted)}
         return {"inner_loss": self.cail.weighted_step(self._row_weights(rows), demo, other), "accepted": 1.0}
@@ -225,16 +227,23 @@ class OnlineLearner(_Weighted):
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current
         episodes, steps_left = self._episodes(rollout)
-        policy = padded(Batch(*(column.flatten(0, 1) for column in (
+        policy = self._pad(Batch(*(column.flatten(0, 1) for column in (
             rollout.observation, rollout.action, rollout.next_observation, rollout.terminated.float(),
             self._floor(rollout.log_prob)))), steps_left)
         metrics = self._improve(policy)
         learned = self._learned_reward(policy)
-        reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)
+        if self.config.absorbing:
+            reward = standardised(learned, policy, steps_left, self.config.ppo.gamma)
+        else:  # not shifted: where episodes end, a constant pays or punishes every step that one lasts
+            reward = learned / (learned.std(correction=0) + 1e-6)
         self._iterations += 1
+        reward = reward.reshape(rollout.env_reward.shape)
         ppo = self.ppo.update(rollout, reward, critic_only=self._iterations <= self.config.critic_first)
         self.done += rollout.steps
         return metrics | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
+
+    def _pad(self, batch: Batch, left: Tensor) -> Padded:
+        return padded(batch, left) if self.config.absorbing else unpadded(batch)
 
     def _clone(self) -> None:
         """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
@@ -300,7 +309,7 @@ class AdversarialLearner(OnlineLearner):
     def _improve(self, policy: Padded) -> Metrics:
         with torch.no_grad():
             log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
-        demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
+        demos = self._pad(self.data._replace(log_prob=log_prob), self._demo_steps_left)
         metrics: list[Metrics] = []
         c = self.config.discriminator
         for places in self._demo_rows(demos.origin[demos.pool], c.batch, c.steps):
@@ -318,7 +327,7 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
     from cail_core.algorithms import drex, dwbc, ssrr, trex  # they build on this module
 
     if resumed:
-        config = replace(config, before=replace(config.before, steps=0))
+        config = replace(config, before=replace(config.before, steps=0, select="none"))
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
         return CloningLearner(demos, config, generator, task.spec.max_steps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,10 +46,14 @@ class Table:
     """Gradient steps of the cloning ones."""
 
 
-def run_table(table_: Table, seeds: Sequence[int], out: Path) -> Path:
-    """All methods on all seeds, a process per core; keeps `name`.csv and what made it."""
+def run_table(table_: Table, seeds: Sequence[int], out: Path, settings: Callable[[str], MethodConfig] = method_config) -> Path:
+    """All methods on all seeds, a process per core; keeps `name`.csv and what made it. What is kept grows seed by seed, so a
+    table that was cut off is one with fewer seeds.
+
+    `settings` gives what stands behind the name of a method; it must be a function of a module, for the processes to find it.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
-    jobs = [(table_, seed, method) for seed in seeds for method in table_.methods]
+    jobs = [(table_, seed, method, settings) for seed in seeds for method in table_.methods]
     rows: list[dict[str, Any]] = []
     demonstrators: dict[int, dict[str, float]] = {}
     with (
@@ -61,29 +65,31 @@ def run_table(table_: Table, seeds: Sequence[int], out: Path) -> Path:
             rows.append(row)
             demonstrators[row["seed"]] = means
             advance(len(rows))
+            if len(rows) % len(table_.methods) == 0:
+                kept = save(
+                    out,
+                    table_.name,
+                    rows,
+                    table=asdict(table_),
+                    episodes=EPISODES,
+                    ranked=RANKED,
+                    evaluation_episodes=EVALUATION_EPISODES,
+                    demonstrators_mean_return=demonstrators,
+                )
     _show(rows, table_.methods)
-    return save(
-        out,
-        table_.name,
-        rows,
-        table=asdict(table_),
-        episodes=EPISODES,
-        ranked=RANKED,
-        evaluation_episodes=EVALUATION_EPISODES,
-        demonstrators_mean_return=demonstrators,
-    )
+    return kept
 
 
-def _cell(job: tuple[Table, int, str]) -> tuple[dict[str, Any], dict[str, float]]:
+def _cell(job: tuple[Table, int, str, Callable[[str], MethodConfig]]) -> tuple[dict[str, Any], dict[str, float]]:
     """One method on one seed; and the demonstrators' mean returns, best first."""
-    table_, seed, method = job
+    table_, seed, method, settings = job
     torch.set_num_threads(1)
     task = get_task(table_.task)
     demos, returns = demonstrate(task, table_.mix, seed)
     who = np.array(demos.demonstrator)
     means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
     means = dict(sorted(means.items(), key=lambda item: -item[1]))
-    config = method_config(method)
+    config = settings(method)
     steps = table_.cloning_steps if config.offline else table_.steps
     return measure(task, demos, returns, method, config, seed, steps, list(means)), means
 

@@ -32,7 +32,8 @@ OBSERVATION_NAMES = (
     "gripper_opening", "gripper_closing",
 )
 """What a policy sees. The velocity is not in it: it tells so much about the next action of a demonstrator that a cloned policy
-goes on with whatever it did before and steers no more. Lengths are divided by `LENGTH_SCALE_M`, the tool is counted from `TOOL_ORIGIN`, the rest is of order 1."""
+goes on with whatever it did before and steers no more. Lengths are divided by `LENGTH_SCALE_M`, the tool is counted from
+`TOOL_ORIGIN`, the rest is of order 1."""
 
 LENGTH_SCALE_M = 0.2
 LEAN_SCALE = 0.1
