@@ -55,6 +55,8 @@ class Scenario:
 def run(args: argparse.Namespace) -> int:
     from cail_sim.render import render_episode, save_film
 
+    if args.out is not None and args.out.suffix.lower() not in (".mp4", ".gif"):
+        raise BadInput(f"expected a file that ends in .mp4 or .gif, given '{args.out}'")
     scenario = _recorded(args) if args.demos is not None else _played(args)
     if args.out is None and has_display():
         _window(scenario, args.seed)
@@ -124,8 +126,8 @@ def _recorded(args: argparse.Namespace) -> Scenario:
         still: Array = np.zeros(task.spec.action_dim, dtype=np.float32)
         return next(actions, still)
 
-    return Scenario(task, again, f"episode {args.episode}, {episode.demonstrator}", observed_start(task, episode.frames[STATE][0]),
-                    confidence)
+    title = f"episode {args.episode}, {episode.demonstrator}"
+    return Scenario(task, again, title, observed_start(task, episode.frames[STATE][0]), confidence)
 
 
 def _confidence(args: argparse.Namespace, dataset: DemoDataset, stored: Any) -> Sequence[float] | None:
