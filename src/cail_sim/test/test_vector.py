@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("pybullet")
 
-from cail_core.demos.collect import collect, mix_of
+from cail_core.demos.collect import collect
 from cail_core.tasks import BatchEnv
 from cail_sim.tasks import Panda
 from cail_sim.vector import WorkerEnv, WorkerLost
@@ -111,9 +111,7 @@ def test_demonstrations_are_the_same_collected_one_by_one_or_many_at_once(tmp_pa
     for workers, many in ((1, 1), (2, 3)):
         task = with_workers(workers)
         task.spec = dataclasses.replace(task.spec, most_envs=many)
-        mix = [part for part in mix_of(task, "failures") if part[0].name in ("colliding", "dropping")]
-        shares = [(who, 0.5) for who, _ in mix]
-        dataset = collect(task, shares, 3, 0, tmp_path / str(many))
-        assert {row.outcome for row in dataset.rows} <= {"collided", "dropped"}
+        dataset = collect(task, [(task.demonstrators()["colliding"], 1.0)], 3, 0, tmp_path / str(many))
+        assert {row.outcome for row in dataset.rows} == {"collided"}
         returns.append([row.undiscounted_return for row in dataset.rows])
     assert returns[0] == returns[1]

@@ -20,10 +20,10 @@ from cail_sim.tasks import Panda
 
 @pytest.fixture(scope="module")
 def film() -> Film:
-    """Some decisions of the best script, with a confidence that falls."""
+    """Some decisions of the best script, all of them trusted."""
     task = Panda()
     policy = task.demonstrators()["best"].start(np.random.default_rng(0))
-    return render_episode(task, policy, seed=0, title="a title", confidence=np.linspace(2, 0, 12).tolist(), size=(160, 120))
+    return render_episode(task, policy, seed=0, title="a title", confidence=[2.0] * 12, size=(160, 120))
 
 
 def test_the_film_shows_the_scene_and_the_path_in_the_colour_of_confidence(film: Film) -> None:
@@ -33,7 +33,7 @@ def test_the_film_shows_the_scene_and_the_path_in_the_colour_of_confidence(film:
     assert film.decisions == 12
     before, after = ({tuple(pixel) for pixel in frame[12:108].reshape(-1, 3).tolist()} for frame in (first, last))
     drawn = [np.array(colour) for colour in after - before]
-    trusted = np.array(trust_colour(1.8))  # of the first decisions
+    trusted = np.array(trust_colour(2.0))
     assert min(int(np.abs(trusted - colour).max()) for colour in drawn) < 40
 
 
