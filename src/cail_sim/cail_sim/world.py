@@ -63,7 +63,8 @@ class World:
         self.config, self.task = config, task
         self.decision_s = task.decision_s
         if window:
-            self.client = p.connect(p.GUI, options="--width=1280 --height=800")
+            with quiet():
+                self.client = p.connect(p.GUI, options="--width=1280 --height=800")
         else:
             self.client = p.connect(p.DIRECT)
         if self.client < 0:

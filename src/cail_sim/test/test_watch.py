@@ -98,11 +98,12 @@ def test_bad_input_is_one_line(words: list[str], said: str, capsys: pytest.Captu
     assert shown.count("\n") == 1
 
 
+@pytest.mark.parametrize("display", ["", ":7777"])
 def test_without_a_display_watch_makes_a_film(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    display: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.setenv("DISPLAY", display)
     seen = []
 
     def quick(*args: object, **options: object) -> Film:

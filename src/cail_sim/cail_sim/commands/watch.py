@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -78,7 +79,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def has_display() -> bool:
-    return sys.platform != "linux" or bool(os.environ.get("DISPLAY"))
+    """Whether an X server answers. PyBullet ends the whole process where none does, so this must be known before."""
+    if sys.platform != "linux":
+        return True
+    host, _, number = os.environ.get("DISPLAY", "").partition(":")
+    number = number.partition(".")[0]
+    if not number.isdecimal():
+        return False
+    if host not in ("", "unix"):
+        return _answers(socket.AF_INET, (host, 6000 + int(number)))
+    path = f"/tmp/.X11-unix/X{number}"
+    return _answers(socket.AF_UNIX, path) or _answers(socket.AF_UNIX, "\0" + path)
+
+
+def _answers(family: socket.AddressFamily, address: Any) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.settimeout(2.0)
+        try:
+            trial.connect(address)
+        except OSError:
+            return False
+    return True
 
 
 def _simulated(name: str) -> Any:
