@@ -63,7 +63,7 @@ def egl_plugin() -> str:
 
 @functools.cache
 def egl_works() -> bool:
-    """Whether EGL can draw here. It is tried in a process of its own, since on a machine without it the plugin ends the process."""
+    """Whether EGL can draw here; tried in a process of its own, which the plugin ends on a machine without it."""
     plugin = egl_plugin()
     if not plugin:
         return False

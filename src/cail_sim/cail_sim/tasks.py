@@ -6,9 +6,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cail_core.config import build, find_config, load_config, setting
+from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
@@ -60,10 +59,10 @@ class Panda:
         self._set_up(load_config(PandaConfig, config_file or find_config("panda")))
 
     @classmethod
-    def from_values(cls, values: dict[str, Any]) -> Panda:
-        """The task with these settings, as `to_dict` of its config gives them."""
+    def of(cls, config: PandaConfig) -> Panda:
+        """The task with these settings instead of a file's."""
         made = cls.__new__(cls)
-        made._set_up(build(PandaConfig, values, "panda config"))
+        made._set_up(config)
         return made
 
     def _set_up(self, config: PandaConfig) -> None:
