@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,10 @@ from numpy.typing import NDArray
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, MissingDependency, how_to_add, listed
 from cail_core.policy import demonstrator
-from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Step, TaskSpec, Thing, View
+from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Policy, Step, TaskSpec, Thing, View
+
+if TYPE_CHECKING:
+    from cail_core.tasks.mujoco_render import Camera
 
 Doubles = NDArray[np.float64]
 
@@ -126,6 +130,15 @@ class MujocoEnv:
         if self._pool is not None:
             self._pool.shutdown()
 
+    def look(self, camera: Camera) -> NDArray[np.uint8]:
+        """A picture of the first environment."""
+        return camera.picture(self._data[0], self._x[0, self._bodies[0]])
+
+    def camera(self) -> Camera:
+        from cail_core.tasks.mujoco_render import Camera
+
+        return Camera(self._mujoco, self._model)
+
     def _advance(self, action: Doubles, which: Sequence[int]) -> None:
         for i in which:
             self._views[i][0][:] = action[i]
@@ -217,6 +230,18 @@ class MujocoTask:
 
     def make_env(self, num_envs: int) -> BatchEnv:
         return MujocoEnv(num_envs, self.physics, self.config.max_steps, self.config.threads)
+
+    def render_episode(self, policy: Policy, seed: int) -> Iterator[NDArray[np.uint8]]:
+        """One episode of a policy on batches of one, a picture for each step."""
+        env = MujocoEnv(1, self.physics, self.config.max_steps, 1)
+        observation = env.reset(seed)
+        with env.camera() as camera:
+            for _ in range(self.config.max_steps):
+                yield env.look(camera)
+                step = env.step(policy(observation))
+                if step.terminated[0] or step.truncated[0]:
+                    return
+                observation = step.observation
 
     def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
         return {
