@@ -61,13 +61,11 @@ def test_another_kind_of_file_is_refused_before_anything_runs(tmp_path: Path, ca
 def test_reacher_is_filmed_where_there_is_opengl(tmp_path: Path) -> None:
     pytest.importorskip("mujoco")
     imageio = pytest.importorskip("imageio.v3")
-    task = Reacher()
-    try:
-        frames = list(task.render_episode(lambda o: np.full((len(o), 2), 0.5, np.float32), 0))
-    except CannotRender as fault:
-        pytest.skip(str(fault))
-    assert len(frames) == 50
-    assert frames[0].shape == (360, 480, 3)
-    assert (frames[0] != frames[25]).any()  # the arm has moved
-    made = film(task, still, 0, tmp_path / "reacher.gif")
-    assert len(imageio.imread(made, index=None)) > 1
+    (tmp_path / "short.yaml").write_text("max_steps: 4")
+    task = Reacher(tmp_path / "short.yaml")
+    made = film(task, lambda o: np.full((len(o), 2), 0.8, np.float32), 0, tmp_path / "reacher.gif")
+    if made.suffix == ".png":
+        pytest.skip("no OpenGL here")
+    frames = imageio.imread(made, index=None)
+    assert frames.shape == (4, 360, 480, 3)
+    assert (frames[0] != frames[3]).any()  # the arm has moved
