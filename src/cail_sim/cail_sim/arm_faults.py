@@ -7,6 +7,7 @@ the arm writes. All of them run in a network of their own where the system permi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import math
@@ -34,6 +35,10 @@ from cail_robot.safety import Limits
 INJECTIONS = {"smoke": 1, "short": 20, "full": 40}
 MODULE = "cail_sim.arm_faults"
 SPEED = 0.25
+BAD_COMMANDS = 3
+"""In a row: only the newest command waits for the node, so a single one may be overtaken by the next."""
+START_S = 120.0
+"""A process may take this long to start on a busy machine."""
 WATCH_S = 0.7
 """After a fault: how long the arm is watched for motion that resumes by itself."""
 
@@ -87,11 +92,12 @@ def commander_process() -> int:
     context, node, _ = join("commander", "/arm")
     publisher = node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
     os.set_blocking(0, False)
-    wish, began, due = "quiet", 0.0, time.monotonic()
+    print("ready 0", flush=True)
+    wish, began, due, bad = "quiet", 0.0, time.monotonic(), 0
     while True:
-        asked = sys.stdin.read().split()
-        if asked:
-            wish, began = asked[-1], time.monotonic()
+        with contextlib.suppress(BlockingIOError):
+            if asked := os.read(0, 4096).decode().split():
+                wish, began = asked[-1], time.monotonic()
         if wish == "end":
             break
         if wish != "quiet":
@@ -105,7 +111,8 @@ def commander_process() -> int:
             message.header.stamp = node.get_clock().now().to_msg()
             publisher.publish(message)
             print(f"{wish} {time.monotonic():.6f}", flush=True)
-            if wish in ("nan", "frame"):
+            bad = bad + 1 if wish in ("nan", "frame") else 0
+            if bad == BAD_COMMANDS:
                 wish = "go"  # and on with good commands, which must not move the arm again
         due = max(due + 0.01, time.monotonic())
         time.sleep(max(0.0, due - time.monotonic()))
@@ -160,9 +167,10 @@ class Stage:
             self.operator.heard["status"].clear()
             self.operator.heard["ee_pose"].clear()
             self.node = Child(self.folder, "node", str(self.trace.path))
-            wait_for(lambda: self.operator.heard["ee_pose"] and self.operator.state(), "the arm's node")
+            wait_for(lambda: self.operator.heard["ee_pose"] and self.operator.state(), "the arm's node", START_S)
         if self.commander is None or self.commander.process.poll() is not None:
             self.commander = Child(self.folder, "commander")
+            wait_for(lambda: self.commander and self.commander.sent("ready"), "the commander", START_S)
         self.commander.ask("quiet")
         time.sleep(0.6)  # a silence after which a new publisher is no second one
         self.operator.call("clear_fault")
@@ -198,7 +206,7 @@ def once(word: str) -> Callable[[Stage], float]:
         before = len(stage.commander.sent(word))
         stage.commander.ask(word)
         wait_for(lambda: len(stage.commander.sent(word)) > before, word)  # type: ignore[union-attr]
-        return stage.commander.sent(word)[-1]
+        return stage.commander.sent(word)[before]
 
     return inject
 
@@ -223,6 +231,9 @@ def node_killed(stage: Stage) -> float:
 def two_publishers(stage: Stage) -> float:
     other = Child(stage.folder, "commander")
     try:
+        wait_for(lambda: other.sent("ready"), "the other publisher", START_S)
+        if not stage.trace.moving():
+            stage.in_motion()
         other.ask("other")
         wait_for(lambda: other.sent("other"), "the other publisher")
         time.sleep(WATCH_S)
@@ -264,6 +275,8 @@ def injected(stage: Stage, fault: str, rng: random.Random) -> dict[str, Any]:
     inject, expected = FAULTS[fault]
     stage.in_motion()
     time.sleep(rng.uniform(0.0, 0.5))
+    while not stage.trace.moving():  # the machine was too busy for the commander
+        stage.in_motion()
     moment = inject(stage)
     time.sleep(WATCH_S)
     rows = stage.trace.since(moment)
