@@ -122,12 +122,12 @@ def commander_process() -> int:
 
 
 class Child:
-    """A process of this module; what it prints goes to a file."""
+    """A process of a benchmark; what it prints goes to a file."""
 
-    def __init__(self, folder: Path, role: str, *arguments: str) -> None:
+    def __init__(self, folder: Path, role: str, *arguments: str, module: str = MODULE) -> None:
         self.out = folder / f"{role}-{time.monotonic_ns()}.log"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", MODULE, role, *arguments],
+            [sys.executable, "-m", module, role, *arguments],
             stdin=subprocess.PIPE, stdout=open(self.out, "w"), stderr=subprocess.STDOUT, text=True,  # noqa: SIM115
         )  # fmt: skip
 
