@@ -22,9 +22,11 @@ setup(
     entry_points={
         "console_scripts": ["sim_node = cail_sim.node:main"],
         "cail.arms": ["sim = cail_sim.node:Sim"],
+        "cail.benchmarks": ["panda-speed = cail_sim.speed:run"],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
         ],
+        "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],
     },
 )
