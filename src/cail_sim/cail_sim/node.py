@@ -24,7 +24,7 @@ EVENTS = {
     Outcome.TIMEOUT: "timed out",
 }
 REALTIME_TICKS = 5
-"""Ticks in one control period of a simulator in real time: 10 ms, half a decision, so that a stop is not held up by the period."""
+"""Ticks in one control period of a simulator in real time: 10 ms, half a decision; a long one would hold up a stop."""
 REPEAT_S = 0.1
 """Where time waits for commands, the present is said again this often, for those who join."""
 
