@@ -29,6 +29,7 @@ from cail_core.cli import say
 from cail_core.errors import CailError
 from cail_core.progress import console, table
 from cail_robot.arm import Twist
+from cail_robot.control import REST_SPEED
 from cail_robot.operator import PERMITTED, Operator, wait_for
 from cail_robot.pacing import summarise
 from cail_robot.ros import ask_for_realtime
@@ -39,6 +40,8 @@ MODULE = "cail_sim.arm_faults"
 SPEED = 0.25
 BAD_COMMANDS = 3
 """In a row: only the newest command waits for the node, so a single one may be overtaken by the next."""
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Where the processes write what they did: a slow disk must not hold up the loop that is measured."""
 START_S = 120.0
 """A process may take this long to start on a busy machine."""
 WATCH_S = 0.7
@@ -274,6 +277,13 @@ SMOKE = ("commands end", "command not finite", "two publishers", "SIGTERM")
 SIGNALS = {"SIGINT": [signal.SIGINT], "SIGINT twice": [signal.SIGINT] * 2, "SIGTERM": [signal.SIGTERM]}
 
 
+def after_last(rows: list[tuple[float, float, float]], start: float, moving: Callable[[float, float], bool]) -> float:
+    """When the period after the last one in motion began; where there is none, the last one's own beginning."""
+    times = [start, *(t for t, _, _ in rows)]
+    last = max((i for i, (_, told, measured) in enumerate(rows, start=1) if moving(told, measured)), default=-1)
+    return times[min(last + 1, len(times) - 1)]
+
+
 def injected(stage: Stage, fault: str, rng: random.Random) -> dict[str, Any]:
     """One injection: when the arm stopped, whether it stayed so, and what the status said."""
     inject, expected = FAULTS[fault]
@@ -284,11 +294,8 @@ def injected(stage: Stage, fault: str, rng: random.Random) -> dict[str, Any]:
     moment = inject(stage)
     time.sleep(WATCH_S)
     rows = stage.trace.since(moment)
-    moved = [t for t, told, _ in rows if told > 0.0]
-    still = [t for t, told, _ in rows if told == 0.0]
-    ended = moved[-1] if moved else moment
-    stopped = next((t for t in still if t > ended), ended)
-    at_rest = next((t for t, _, measured in reversed(rows) if measured > 0.01), stopped)
+    stopped = after_last(rows, moment, lambda told, measured: told > 0.0)
+    at_rest = after_last(rows, moment, lambda told, measured: measured > REST_SPEED)
     if fault == "DDS gone (network cut)":
         loopback(up=True)
     if expected:
@@ -336,8 +343,9 @@ def bench(budget: str, out: Path, seed: int) -> None:
     rng, times = random.Random(seed), INJECTIONS[budget]
     chosen = [name for name in (*FAULTS, *SIGNALS) if budget != "smoke" or name in SMOKE]
     rows: list[dict[str, Any]] = []
+    samples: dict[str, list[float]] = {}
     shown = table("fault", "injected", "commanded rest after (ms) p50", "max", "measured rest max", "resumed", "the status says")
-    with tempfile.TemporaryDirectory(prefix="cail-arm-faults-") as folder:
+    with tempfile.TemporaryDirectory(prefix="cail-arm-faults-", dir=IN_MEMORY) as folder:
         stage = Stage(Path(folder))
         with stage.operator:
             try:
@@ -348,6 +356,7 @@ def bench(budget: str, out: Path, seed: int) -> None:
                     found = [
                         injected(stage, name, rng) if name in FAULTS else shut_down(stage, SIGNALS[name]) for _ in range(times)
                     ]
+                    samples[name] = [round(each["stop_ms"], 1) for each in found]
                     stops, rests = (summarise([each[key] for each in found]) for key in ("stop_ms", "rest_ms"))
                     rows.append({
                         "fault": name, "injected": times, "stop_p50_ms": round(stops.p50, 1), "stop_max_ms": round(stops.max, 1),
@@ -362,7 +371,7 @@ def bench(budget: str, out: Path, seed: int) -> None:
             finally:
                 stage.close()
     console().print(shown)
-    save(out, "arm-faults", rows, budget=budget, seed=seed, speed=SPEED, own_network=alone)
+    save(out, "arm-faults", rows, budget=budget, seed=seed, speed=SPEED, own_network=alone, stop_ms=samples)
 
 
 def own_network() -> bool:
