@@ -97,6 +97,8 @@ def commander_process() -> int:
     context, node, _ = join("commander", "/arm")
     publisher = node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
     os.set_blocking(0, False)
+    while not publisher.get_subscription_count():
+        time.sleep(0.01)
     print("ready 0", flush=True)
     wish, began, due, bad = "quiet", 0.0, time.monotonic(), 0
     while True:
