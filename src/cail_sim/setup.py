@@ -20,9 +20,13 @@ setup(
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": ["sim_node = cail_sim.node:main"],
-        "cail.arms": ["sim = cail_sim.node:Sim"],
-        "cail.benchmarks": ["panda-speed = cail_sim.speed:run"],
+        "console_scripts": ["sim_node = cail_sim.up:main"],
+        "cail.arms": ["sim = cail_sim.up:Sim"],
+        "cail.benchmarks": [
+            "arm-faults = cail_sim.arm_faults:run",
+            "arm-latency = cail_sim.arm_latency:run",
+            "panda-speed = cail_sim.speed:run",
+        ],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",

@@ -48,9 +48,8 @@ class Operator:
             "gripper_state": (Float64, STATE_QOS),
         }
         for name, (kind, qos) in topics.items():
-            into: deque[Any] = deque(maxlen=REMEMBERED)
-            self.heard[name] = into
-            self.node.create_subscription(kind, name, into.append, qos)
+            self.heard[name] = deque(maxlen=REMEMBERED)
+            self.node.create_subscription(kind, name, lambda message, name=name: self.heard[name].append(message), qos)
         self.twist_cmd = self.node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
         self.gripper_cmd = self.node.create_publisher(Float64, "gripper_cmd", COMMAND_QOS)
         self.services = {name: self.node.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}

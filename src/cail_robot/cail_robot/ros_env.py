@@ -27,6 +27,8 @@ PATIENCE_S = 30.0
 """How long the arm's node may be silent before that is an error; discovery on a busy machine takes seconds."""
 ZEROS = 30
 """So often, within that time, a zero command is repeated."""
+JITTER = 0.2
+"""Share of a decision by which the stamp of its last state may be early: an arm in real time is not exact."""
 POSES = ("ee_pose", "object_pose", "obstacle_pose", "target_pose")
 
 
@@ -220,7 +222,7 @@ class _Link:
         self.permit_motion()
         end = self._stamp() + seconds
         self._send(velocity)
-        self._until(lambda: self._complete(end), "the arm's next state")
+        self._until(lambda: self._complete(end - JITTER * seconds), "the arm's next state")
 
     def _send(self, velocity: Vec) -> None:
         """The stamp is the arm's newest own: its clock may be a simulator's."""

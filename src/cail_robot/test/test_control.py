@@ -6,6 +6,8 @@ import math
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from kinematic_arm import KinematicArm
 
 from cail_core.errors import ConfigError
@@ -273,3 +275,48 @@ def test_an_errand_runs_in_the_loop_and_its_error_reaches_who_asked(bench: Bench
         time.sleep(0.001)
     assert answers[0] == threading.get_ident()
     assert isinstance(answers[1], ZeroDivisionError)
+
+
+numbers = st.one_of(st.floats(-1.0, 1.0), st.sampled_from([0.0, math.nan, math.inf, -1e300]))
+inputs = st.one_of(
+    st.tuples(
+        st.just("command"),
+        st.one_of(st.just(STILL), st.just((0.3, -0.3, -0.2, 1.0, 0.0, 0.0)), st.tuples(*[numbers] * 6)),
+        st.sampled_from(["base", "base", "base", "tool0", ""]),
+        st.one_of(st.just(0.0), st.floats(-0.3, 0.3), st.sampled_from([math.nan, math.inf, -math.inf])),
+        st.one_of(st.none(), st.integers(1, 50)),
+    ),
+    st.tuples(st.sampled_from(["enable", "enable", "disable", "stop", "clear", "cycles", "cycles", "fault", "link"])),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(inputs, min_size=1, max_size=60))
+def test_no_sequence_of_inputs_breaks_a_limit_or_moves_the_arm_unasked(sequence: list[tuple]) -> None:
+    bench = Bench()
+    bench.cycles()
+    limits, control, arm = bench.control.filter.limits, bench.control, bench.arm
+    for what, *rest in sequence:
+        if what == "command":
+            twist, frame, age, number = rest
+            bench.command(twist, frame, age, number)
+        elif what in ("enable", "disable"):
+            control.enable(what == "enable")
+        elif what == "stop":
+            control.stop("stop was called")
+        elif what == "clear":
+            control.clear_fault()
+        elif what == "fault":
+            arm.mode = ArmMode.FAULT if arm.mode is ArmMode.READY else ArmMode.READY
+        elif what == "link":
+            arm.reachable = not arm.reachable
+        for _ in range(8 if what == "cycles" else 1):
+            before = math.hypot(*arm.twist[:3])
+            bench.cycles()
+            speed = math.hypot(*arm.twist[:3])
+            assert math.isfinite(speed)
+            assert speed <= limits.max_linear_speed * (1 + 1e-6)
+            assert math.hypot(*arm.twist[3:]) <= limits.max_angular_speed * (1 + 1e-6)
+            assert all(lo <= p <= hi for lo, p, hi in zip(limits.workspace_low, arm.position, limits.workspace_high, strict=True))
+            if control.state is not State.ENABLED or control.status.needs_zero:
+                assert speed <= before  # coming to rest, or at rest

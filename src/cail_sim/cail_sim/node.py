@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from cail_core.cli import Parser, whole_number
-from cail_core.config import find_config, load_config
-from cail_core.errors import BadInput, CailError
-from cail_core.tasks import get_task
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid
 from cail_robot.arm import STILL, Twist
 from cail_robot.control import Cycle
 from cail_robot.node import ArmNode, stamped_pose
-from cail_robot.ros import STATE_QOS, run
+from cail_robot.ros import STATE_QOS
 from cail_robot.safety import Limits
 from cail_sim.panda_arm import PandaArm
-from cail_sim.tasks import Panda
 
 EVENTS = {
     Outcome.SUCCESS: "succeeded",
@@ -30,8 +23,8 @@ EVENTS = {
     Outcome.COLLIDED: "collided",
     Outcome.TIMEOUT: "timed out",
 }
-REALTIME_TICKS = 4
-"""Ticks in one control period of a simulator in real time: 8 ms, so that a stop is not held up by the period."""
+REALTIME_TICKS = 5
+"""Ticks in one control period of a simulator in real time: 10 ms, half a decision; a long one would hold up a stop."""
 REPEAT_S = 0.1
 """Where time waits for commands, the present is said again this often, for those who join."""
 
@@ -120,41 +113,3 @@ class SimNode(ArmNode):
             if parameter.name == "seed" and result.successful:
                 self._rng = np.random.default_rng((parameter.value, 0))
         return result
-
-
-class Sim:
-    """`cail up sim`: the simulated Panda with its table."""
-
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--task", default="panda", help="panda or panda-carry; default: panda")
-        parser.add_argument("--limits", metavar="FILE", help="limits in place of the simulator's own; `limits`: the real arms'")
-        parser.add_argument("--pace", choices=("realtime", "commands"), default="realtime",
-                            help="commands: /clock advances one decision for every twist_cmd, as fast as they come")
-        parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes that `reset` begins; default: 0")
-        parser.add_argument("--namespace", default="arm", help="default: arm")
-        parser.add_argument("--window", action="store_true", help="show PyBullet's window")
-
-    @staticmethod
-    def nodes(args: argparse.Namespace) -> list[SimNode]:
-        task = get_task(args.task)
-        if not isinstance(task, Panda):
-            raise BadInput(f"expected a task of the simulated Panda (panda, panda-carry), given '{args.task}'")
-        limits = load_config(Limits, find_config(args.limits)) if args.limits else task.config.limits
-        paced = args.pace == "realtime"
-        arm = PandaArm(task, REALTIME_TICKS if paced else None, window=args.window)
-        return [SimNode(arm, limits, seed=args.seed, paced=paced, namespace=args.namespace)]
-
-
-def main(argv: list[str] | None = None) -> int:
-    """The executable `sim_node` of `ros2 run` and launch files; what follows --ros-args is ROS's."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    ours = words[: words.index("--ros-args")] if "--ros-args" in words else words
-    parser = Parser(prog="sim_node", description="The simulated Panda on the arm's topics.")
-    Sim.add_arguments(parser)
-    args = parser.parse_args(ours)
-    try:
-        return run(lambda: Sim.nodes(args), [parser.prog, *words[len(ours) :]])
-    except CailError as fault:
-        print(f"sim_node: {fault}", file=sys.stderr)
-        return 2

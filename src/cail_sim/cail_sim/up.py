@@ -1,0 +1,60 @@
+"""`cail up sim` and the executable `sim_node`: the simulated Panda with its table, on the arm's topics."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from cail_core.cli import Parser, whole_number
+from cail_core.config import find_config, load_config
+from cail_core.errors import BadInput, CailError
+from cail_core.tasks import get_task
+from cail_robot.safety import Limits
+from cail_sim.tasks import Panda
+
+if TYPE_CHECKING:
+    from cail_sim.node import SimNode
+
+
+class Sim:
+    """The simulated Panda with its table, until Ctrl-C."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--task", default="panda", help="panda or panda-carry; default: panda")
+        parser.add_argument("--limits", metavar="FILE", help="limits in place of the simulator's; `limits`: those of real arms")
+        parser.add_argument("--pace", choices=("realtime", "commands"), default="realtime",
+                            help="commands: /clock advances one decision for every twist_cmd, as fast as they come")
+        parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes that `reset` begins; default: 0")
+        parser.add_argument("--namespace", default="arm", help="default: arm")
+        parser.add_argument("--window", action="store_true", help="show PyBullet's window")
+
+    @staticmethod
+    def nodes(args: argparse.Namespace) -> list[SimNode]:
+        from cail_sim.node import REALTIME_TICKS, SimNode
+        from cail_sim.panda_arm import PandaArm
+
+        task = get_task(args.task)
+        if not isinstance(task, Panda):
+            raise BadInput(f"expected a task of the simulated Panda (panda, panda-carry), given '{args.task}'")
+        limits = load_config(Limits, find_config(args.limits)) if args.limits else task.config.limits
+        paced = args.pace == "realtime"
+        arm = PandaArm(task, REALTIME_TICKS if paced else None, window=args.window)
+        return [SimNode(arm, limits, seed=args.seed, paced=paced, namespace=args.namespace)]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The executable `sim_node` of `ros2 run` and launch files; what follows --ros-args is ROS's."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    ours = words[: words.index("--ros-args")] if "--ros-args" in words else words
+    parser = Parser(prog="sim_node", description="The simulated Panda on the arm's topics.")
+    Sim.add_arguments(parser)
+    args = parser.parse_args(ours)
+    try:
+        from cail_robot.ros import run
+
+        return run(lambda: Sim.nodes(args), [parser.prog, *words[len(ours) :]])
+    except CailError as fault:
+        print(f"sim_node: {fault}", file=sys.stderr)
+        return 2
