@@ -6,7 +6,7 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed"]},
+    package_data={package_name: ["py.typed", "data/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -24,6 +24,7 @@ setup(
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
+            "ur5e = cail_sim.ur5e:UR5e",
         ],
         "cail.commands": ["ursim = cail_sim.ursim.command:register"],
     },

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 
 from cail_core.errors import MissingDependency, how_to_add
@@ -22,7 +23,9 @@ def load_pybullet() -> ModuleType:
 
 
 def data_file(name: str) -> str:
-    """A model file that comes with PyBullet."""
+    """A model file of this package, or else one that comes with PyBullet."""
+    if (ours := Path(__file__).with_name("data") / name).exists():
+        return str(ours)
     load_pybullet()
     folder: str = importlib.import_module("pybullet_data").getDataPath()
     return os.path.join(folder, name)

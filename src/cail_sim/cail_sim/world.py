@@ -10,6 +10,7 @@ from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene, Vec
 from cail_sim.arm import ArmModel, SimArm
 from cail_sim.bullet import data_file, load_pybullet, quiet
 
+Quaternion = tuple[float, float, float, float]
 Box = tuple[tuple[float, ...], ...]
 
 GLASS, CAP, BRICK, STONE, WOOD = (
@@ -94,7 +95,7 @@ class World:
 
     def begin(self, start: Start) -> Scene:
         """Put everything at its start; what was before leaves no trace, so the same start gives the same episode."""
-        p, half = self._p, self.config.obstacle_half_m[2]
+        p = self._p
         x, y = start.target
         self.target = (x, y, self.task.platform_height_m)
         kept = self._grasped.get(start.bottle) if start.tool is None else None
@@ -103,13 +104,19 @@ class World:
         if kept is not None:
             self.arm.resume()
             return self.scene()
-        bx, by = start.bottle
-        self._place(self.bottle, (bx, by, self.config.bottle_centre_m))
-        self._place(self.obstacle, (self.config.obstacle_xy_m[0], self.config.obstacle_xy_m[1], half))
+        self.put_things(start)
         if start.tool is not None:
             self.arm.put(start.tool, 1.0)
             return self.scene()
         return self._grasp(start.bottle)
+
+    def put_things(self, start: Start) -> None:
+        """Target, bottle and obstacle at their start; the arm is left alone."""
+        x, y = start.target
+        self.target = (x, y, self.task.platform_height_m)
+        self._place(self.platform, (x, y, self.task.platform_height_m / 2))
+        self._place(self.bottle, (*start.bottle, self.config.bottle_centre_m))
+        self._place(self.obstacle, (self.config.obstacle_xy_m[0], self.config.obstacle_xy_m[1], self.config.obstacle_half_m[2]))
 
     def _grasp(self, at: tuple[float, float]) -> Scene:
         """Let the hand close around the standing bottle, and keep the result for the next time."""
@@ -135,6 +142,15 @@ class World:
         h = self.config.bottle_centre_m
         return Scene(self.arm.tool, (cx - h * ux, cy - h * uy, cz - h * uz), up, obstacle, _up(obstacle_turned), self.target,
                      self.arm.opening)
+
+    def poses(self) -> list[tuple[Vec, Quaternion]]:
+        """Where the bottle's base, the obstacle and the target are: position and orientation (x, y, z, w) of each."""
+        p, client = self._p, self.client
+        (cx, cy, cz), turned = p.getBasePositionAndOrientation(self.bottle, physicsClientId=client)
+        ux, uy, uz = _up(turned)
+        h = self.config.bottle_centre_m
+        obstacle = p.getBasePositionAndOrientation(self.obstacle, physicsClientId=client)
+        return [((cx - h * ux, cy - h * uy, cz - h * uz), turned), obstacle, (self.target, (0.0, 0.0, 0.0, 1.0))]
 
     def close(self) -> None:
         if self.client >= 0:

@@ -9,7 +9,7 @@ import signal
 import sys
 from typing import Any
 
-from cail_core.cli import say
+from cail_core.cli import say, whole_number
 
 
 def register(commands: Any) -> None:
@@ -19,6 +19,9 @@ def register(commands: Any) -> None:
         description="Speaks what a UR5e's control box speaks: Dashboard 29999, scripts 30003, RTDE 30004, Robotiq 63352.",
     )
     p.add_argument("--host", default="127.0.0.1", help="address to listen on; default: 127.0.0.1, this machine only")
+    p.add_argument("--table", action="store_true", help="the arm on the task's table in PyBullet, instead of an arm in the void")
+    p.add_argument("--window", action="store_true", help="show PyBullet's window; with --table")
+    p.add_argument("--seed", type=whole_number, default=0, help="of where the things on the table start; default: 0")
     p.add_argument("--fault", metavar="TEXT", help="break something in a running box: try --fault help")
     p.add_argument("--realtime", action="store_true", help="real-time scheduling where the system permits it")
     p.add_argument("--quiet", action="store_true", help="no status line")
@@ -27,7 +30,7 @@ def register(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     from cail_sim.ursim import faults
-    from cail_sim.ursim.plant import KinematicArm
+    from cail_sim.ursim.plant import KinematicArm, Plant
     from cail_sim.ursim.server import Server
 
     loopback = args.host if args.host.startswith("127.") else "127.0.0.1"
@@ -40,7 +43,15 @@ def _run(args: argparse.Namespace) -> None:
         print(json.dumps(client(args.fault)))
         client.close()
         return
-    server = Server(KinematicArm, args.host)
+
+    def plant() -> Plant:
+        if not args.table:
+            return KinematicArm()
+        from cail_sim.ursim.table import TableArm
+
+        return TableArm(args.seed, window=args.window)
+
+    server = Server(plant, args.host)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: server.stop())
     say(f"UR5e control box on {args.host}: dashboard 29999, script 30003, RTDE 30004, Robotiq 63352. Ctrl-C ends it.")

@@ -397,6 +397,7 @@ class Controller:
             "gripper": self.plant.opening,
             "digital_out": self.digital_out,
             "watchdog": self._watchdog is not None,
+            "things": self.plant.things(),
         }
 
 

@@ -35,6 +35,7 @@ HELP = {
     "script refuse|accept": "whether uploaded programs start",
     "version wrong|right": "whether the RTDE protocol version is accepted",
     "restart [MS]": "the controller restarts: gone for MS (500), then powered off",
+    "things SEED": "bottle, obstacle and target to the start of an episode; the arm stays",
     "reset": "arm back at its first posture; nothing broken, powered, no program",
     "trace": "the last speed commands as they arrived",
 }
@@ -84,6 +85,8 @@ def apply(server: Server, line: str) -> dict[str, Any]:
         box.accept_protocol = _choice(rest, "right", "wrong")
     elif name == "restart":
         server.restart(_number(rest, 500.0) / 1000.0)
+    elif name == "things":
+        box.plant.put_back(int(_number(rest)))
     elif name == "reset":
         server.reset()
     else:
