@@ -132,11 +132,12 @@ class Operator:
         wait_for(future.done, f"the answer of {service}")
         return future.result()
 
-    def send(self, twist: Sequence[float] = (0.0,) * 6, frame: str = "base", age_s: float = 0.0) -> None:
+    def send(self, twist: Sequence[float] = (0.0,) * 6, frame: str | None = None, age_s: float = 0.0) -> None:
+        """A fresh command in the arm's own frame unless said otherwise."""
         message = self._message()
         stamp = time.time() - age_s
         message.header.stamp.sec, message.header.stamp.nanosec = int(stamp), int(stamp % 1 * 1e9)
-        message.header.frame_id = frame
+        message.header.frame_id = frame or self.heard["ee_pose"][-1].header.frame_id
         v, w = message.twist.linear, message.twist.angular
         v.x, v.y, v.z, w.x, w.y, w.z = map(float, twist)
         self.twist_cmd.publish(message)
@@ -154,8 +155,12 @@ class Operator:
         assert answer.success, answer.message
         wait_for(lambda: self.send() or self.state() == "ENABLED: motion is permitted", "motion to be permitted")
 
-    def drive(self, twist: Sequence[float], seconds: float, rate_hz: float = 100.0) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
+    def drive_until(self, twist: Sequence[float], done: Callable[[], Any], text: str) -> None:
+        """Command a twist at 100 Hz until something holds; on a busy machine the arm may hold in between, and is freed again."""
+        until = time.monotonic() + 30.0
+        while not done():
+            assert time.monotonic() < until, f"drove 30 s for {text}; {self.state()}"
+            if self.state().startswith("HOLDING"):
+                wait_for(lambda: self.send() or self.state() == "ENABLED: motion is permitted", "motion to be permitted")
             self.send(twist)
-            time.sleep(1 / rate_hz)
+            time.sleep(0.01)

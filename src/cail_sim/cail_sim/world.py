@@ -133,6 +133,11 @@ class World:
         self._p.stepSimulation(self.client)
         self.arm.read()
 
+    def replay(self, speeds: list[float]) -> None:
+        """One decision with motor speeds that were recorded (`SimArm.commanded`), and nothing else."""
+        self.arm.send(speeds)
+        self._p.stepSimulation(self.client)
+
     def scene(self) -> Scene:
         """What is seen now; the arm as it was read last."""
         p, client = self._p, self.client

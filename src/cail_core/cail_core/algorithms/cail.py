@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import grad_and_value
 
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.bilevel import BilevelResult, Parameters, bilevel_step
+from cail_core.algorithms.bilevel import BilevelResult, OuterLoss, Parameters, bilevel_step
 from cail_core.algorithms.confidence import Confidence, make_confidence
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.inner import InnerLearner
@@ -66,7 +66,11 @@ class Cail:
 
     def weighted_step(self, weight: Tensor, demo: Batch, other: Batch) -> float:
         """The third line of Eq. 7 alone: the inner learner with weights that stay as they are."""
-        slope, value = grad_and_value(lambda theta: self.inner.loss(theta, weight, demo, other))(self.theta)
+        return self.descend(lambda theta: self.inner.loss(theta, weight, demo, other))
+
+    def descend(self, loss: OuterLoss) -> float:
+        """One step of Adam on any loss of θ, and its value before."""
+        slope, value = grad_and_value(loss)(self.theta)
         self.theta = self._adam.propose(self.theta, slope)
         self._adam.take()
         return float(value)

@@ -82,11 +82,11 @@ class Confidence(ABC):
 
 
 class FreeConfidence(Confidence):
-    """One free number per pair, as in the paper; it starts at 1."""
+    """One free number per pair, as in the paper; it starts at 1, or where it is `given`."""
 
-    def __init__(self, demos: Demonstrations, config: ConfidenceConfig) -> None:
+    def __init__(self, demos: Demonstrations, config: ConfidenceConfig, given: Tensor | None = None) -> None:
         super().__init__(demos, config)
-        self._beta = torch.ones(len(self._episode))
+        self._beta = torch.ones(len(self._episode)) if given is None else given.clone()
 
     def of(self, rows: Tensor) -> Tensor:
         return self._beta[rows]

@@ -17,18 +17,24 @@ from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised
 from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bc import BehaviourCloning
-from cail_core.algorithms.bilevel import BilevelResult
+from cail_core.algorithms.bilevel import BilevelResult, Parameters
 from cail_core.algorithms.cail import Cail, draw, learn_confidence_before, ranked_trajectories
-from cail_core.algorithms.confidence import make_confidence, sharpened, spread
+from cail_core.algorithms.confidence import FreeConfidence, make_confidence, sharpened, spread
 from cail_core.algorithms.gail import Gail
+from cail_core.algorithms.ic_gail import IcGail
 from cail_core.algorithms.inner import InnerLearner
+from cail_core.algorithms.labels import pair_labels
 from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.rinse import smooth_confidence
+from cail_core.algorithms.two_iwil import predicted_confidence
 from cail_core.demos.demonstrations import Demonstrations
-from cail_core.rl.networks import TanhGaussianActor
+from cail_core.rl.networks import Standardise, TanhGaussianActor
 from cail_core.rl.ppo import PPO
 from cail_core.rl.rollout import Rollout, collect
 from cail_core.tasks.base import Array, BatchEnv, Task
 
+GIVEN = {"classifier": predicted_confidence, "smoothness": smooth_confidence}
+"""Confidences that are worked out once from the demonstrations, without Eq. 7."""
 CLONING_STEPS = 50  # gradient steps in one iteration of cloning
 Metrics = dict[str, float]
 
@@ -62,6 +68,14 @@ class Learner(Protocol):
     def close(self) -> None: ...
 
 
+class RewardNetwork(InnerLearner, Protocol):
+    """An inner learner that also says what the policy is rewarded for."""
+
+    state_scale: Standardise
+
+    def policy_reward(self, theta: Parameters, batch: Batch) -> Tensor: ...
+
+
 class _Weighted:
     """What both loops share: the data, the confidence and the choice between Eq. 7 and fixed weights."""
 
@@ -73,6 +87,8 @@ class _Weighted:
         self._demos = demos
         if config.confidence == "before":
             self._confidence, _ = learn_confidence_before(demos, config, generator)
+        elif config.confidence in GIVEN:
+            self._confidence = FreeConfidence(demos, config.beta, GIVEN[config.confidence](demos, config, generator))
         else:
             self._confidence = make_confidence(demos, config.beta, generator)
         self._weight = sharpened(self._confidence.all(), config.trusted)
@@ -144,36 +160,43 @@ class CloningLearner(_Weighted):
         """Nothing to release."""
 
 
-class AdversarialLearner(_Weighted):
-    """airl, gail and the CAIL methods on them: a discriminator, and PPO on the reward that it gives."""
+class OnlineLearner(_Weighted):
+    """What all methods share that act while they learn: PPO on a learned reward. They differ in where the reward comes from."""
 
     def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
         super().__init__(demos, config, generator)
-        c = config.discriminator
-        states, actions = self.data.state.shape[1], self.data.action.shape[1]
-        mean, scale = _scale(self.data.state)
-        self.inner: Airl | Gail
-        if config.learner == "airl":
-            self.inner = Airl(states + 1, actions, config.ppo.gamma, generator, hidden=c.hidden,
-                              reward_sees_action=c.reward_sees_action)
-        else:
-            self.inner = Gail(states + 1, actions, generator, hidden=c.hidden)
-        self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
-        self.cail = self._tie(self.inner, c.rate)
-        if self.cail.ranked is not None:
-            self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
+        self._task = task
+        self._seed = seed
         self._max_steps = task.spec.max_steps
         self._demo_steps_left = (self._max_steps - torch.as_tensor(np.diff(demos.starts))).clamp_min(0)[
             torch.as_tensor(demos.episode_of_pair)][self.data.terminated.bool()]
+        states, actions = self.data.state.shape[1], self.data.action.shape[1]
+        mean, scale = _scale(self.data.state)
+        self.inner = self._make_inner(states, actions)
+        self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
+        self.cail = self._tie(self.inner, self._rate())
+        if self.cail.ranked is not None:
+            self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
         self.ppo = PPO(states, actions, config.ppo, generator)
         self.ppo.standardise_observations(mean, scale)
         self.actor = self.ppo.actor
-        self._seed = seed
         self._iterations = 0
         self._env: BatchEnv = task.make_env(config.ppo.num_envs)
         self._observation: Array
         self._return = np.zeros(config.ppo.num_envs)
         self._length = np.zeros(config.ppo.num_envs, dtype=np.int64)
+
+    def _make_inner(self, states: int, actions: int) -> RewardNetwork:
+        """The networks of the reward. Their states have a last entry more: the absorbing flag."""
+        raise NotImplementedError
+
+    def _rate(self) -> float:
+        """Adam's step in the reward's parameters."""
+        raise NotImplementedError
+
+    def _improve(self, policy: Padded) -> Metrics:
+        """Improve the reward, given what the policy just did."""
+        raise NotImplementedError
 
     def begin_segment(self, segment: int) -> None:
         """Environments cannot be saved; starting them anew at every checkpoint makes a resumed run the same as a whole one."""
@@ -182,7 +205,7 @@ class AdversarialLearner(_Weighted):
         self._length[:] = 0
 
     def iterate(self) -> Metrics:
-        """Collect with π; improve D by Eq. 7 or Eq. 11; improve π on the reward of D, Eq. 12."""
+        """Collect with π; improve the reward; improve π on it."""
         if self.done == 0 and self.config.clone:
             self._clone()
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
@@ -191,20 +214,13 @@ class AdversarialLearner(_Weighted):
         policy = padded(Batch(*(column.flatten(0, 1) for column in (
             rollout.observation, rollout.action, rollout.next_observation, rollout.terminated.float(),
             self._floor(rollout.log_prob)))), steps_left)
-        with torch.no_grad():
-            log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
-        demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
-        metrics: list[Metrics] = []
-        for _ in range(self.config.discriminator.steps):
-            rows = demos.pool[draw(len(demos.pool), self.config.discriminator.batch, self.generator)]
-            others = policy.pool[draw(len(policy.pool), self.config.discriminator.batch, self.generator)]
-            metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
+        metrics = self._improve(policy)
         learned = self._learned_reward(policy)
         reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)
         self._iterations += 1
         ppo = self.ppo.update(rollout, reward, critic_only=self._iterations <= self.config.critic_first)
         self.done += rollout.steps
-        return _mean(metrics) | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
+        return metrics | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
 
     def _clone(self) -> None:
         """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
@@ -252,11 +268,46 @@ class AdversarialLearner(_Weighted):
                  "success": float(np.mean(successes)) if successes else math.nan}, torch.tensor(steps_left, dtype=torch.int64))
 
 
+class AdversarialLearner(OnlineLearner):
+    """airl, gail and the methods on them: a discriminator, improved after every rollout by Eq. 7 or Eq. 11."""
+
+    def _make_inner(self, states: int, actions: int) -> RewardNetwork:
+        c, generator = self.config.discriminator, self.generator
+        if self.config.learner == "airl":
+            return Airl(states + 1, actions, self.config.ppo.gamma, generator, hidden=c.hidden,
+                        reward_sees_action=c.reward_sees_action)
+        if self.config.learner == "ic-gail":
+            return IcGail(states + 1, actions, generator, hidden=c.hidden, threshold=self.config.ic_gail.threshold,
+                          labelled=padded(self.data, self._demo_steps_left), label=pair_labels(self._demos))
+        return Gail(states + 1, actions, generator, hidden=c.hidden)
+
+    def _rate(self) -> float:
+        return self.config.discriminator.rate
+
+    def _improve(self, policy: Padded) -> Metrics:
+        with torch.no_grad():
+            log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
+        demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
+        metrics: list[Metrics] = []
+        for _ in range(self.config.discriminator.steps):
+            rows = demos.pool[draw(len(demos.pool), self.config.discriminator.batch, self.generator)]
+            others = policy.pool[draw(len(policy.pool), self.config.discriminator.batch, self.generator)]
+            metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
+        return _mean(metrics)
+
+
 def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:
-    """The learner of a method; `task` is asked for environments only by the adversarial ones."""
+    """The learner of a method; `task` is asked for environments only by those that act while they learn."""
+    from cail_core.algorithms import drex, dwbc, ssrr, trex  # they build on this module
+
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
         return CloningLearner(demos, config, generator)
+    if config.learner == "dwbc":
+        return dwbc.DwbcLearner(demos, config, generator)
+    by_ranking: dict[str, type[OnlineLearner]] = {"t-rex": trex.TrexLearner, "d-rex": drex.DrexLearner, "ssrr": ssrr.SsrrLearner}
+    if config.learner in by_ranking:
+        return by_ranking[config.learner](task, demos, config, seed, generator)
     return AdversarialLearner(task, demos, config, seed, generator)
 
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cail_core.algorithms import METHODS
+from cail_core.algorithms.baselines import (
+    ClassifierConfig,
+    DwbcConfig,
+    IcGailConfig,
+    NoiseConfig,
+    RewardConfig,
+    SmoothnessConfig,
+)
 from cail_core.algorithms.confidence import ConfidenceConfig
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import BadInput
@@ -58,10 +66,12 @@ class CloningConfig:
 class MethodConfig:
     """`config/<method>.yaml`."""
 
-    learner: str = setting("airl", "the inner learner that gives the policy", choices=("airl", "gail", "bc"))
+    learner: str = setting("airl", "what gives the policy",
+                           choices=("airl", "gail", "bc", "ic-gail", "t-rex", "d-rex", "ssrr", "dwbc"))
     confidence: str = setting("none", "none: all pairs count the same; before: learned from the demonstrations alone, then "
-                                      "frozen; during: Eq. 7 with the policy's own learner, as in the paper",
-                            choices=("none", "before", "during"))
+                                      "frozen; during: Eq. 7 with the policy's own learner, as in the paper; classifier: "
+                                      "predicted as in 2IWIL; smoothness: the smoothest trajectories, as in RINSE",
+                            choices=("none", "before", "during", "classifier", "smoothness"))
     trusted: float = setting(1.0, "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
                                   "pairs (effective sample size); 1: β itself, as in the paper", low=0.01, high=1.0)
     mu: float = setting(3e-4, "during: μ of the pseudo-update", low=0.0)
@@ -80,7 +90,22 @@ class MethodConfig:
     before: BeforeConfig = setting(BeforeConfig, "confidence from the demonstrations alone")
     discriminator: DiscriminatorConfig = setting(DiscriminatorConfig, "AIRL and GAIL")
     cloning: CloningConfig = setting(CloningConfig, "behaviour cloning")
-    ppo: PPOConfig = setting(PPOConfig, "the policy of AIRL and GAIL")
+    ppo: PPOConfig = setting(PPOConfig, "the policy of all methods that act while they learn")
+    classifier: ClassifierConfig = setting(ClassifierConfig, "2IWIL")
+    ic_gail: IcGailConfig = setting(IcGailConfig, "IC-GAIL")
+    reward: RewardConfig = setting(RewardConfig, "T-REX, D-REX and SSRR")
+    noise: NoiseConfig = setting(NoiseConfig, "D-REX and SSRR")
+    smoothness: SmoothnessConfig = setting(SmoothnessConfig, "RINSE")
+    dwbc: DwbcConfig = setting(DwbcConfig, "DWBC")
+
+    @property
+    def offline(self) -> bool:
+        """Learns from the recorded data alone; its steps are gradient steps."""
+        return self.learner in ("bc", "dwbc")
+
+    @property
+    def needs_ranking(self) -> bool:
+        return self.confidence in ("before", "during", "classifier") or self.learner in ("ic-gail", "t-rex", "dwbc")
 
 
 def method_config(method: str) -> MethodConfig:

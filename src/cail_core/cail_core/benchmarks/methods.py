@@ -84,7 +84,7 @@ def _cell(job: tuple[Table, int, str]) -> tuple[dict[str, Any], dict[str, float]
     means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
     means = dict(sorted(means.items(), key=lambda item: -item[1]))
     config = method_config(method)
-    steps = table_.cloning_steps if config.learner == "bc" else table_.steps
+    steps = table_.cloning_steps if config.offline else table_.steps
     return measure(task, demos, returns, method, config, seed, steps, list(means)), means
 
 
@@ -155,7 +155,6 @@ def measure(
     confidence = learner.confidence()
     by_demonstrator = demonstrator_means(demos, confidence)
     by_episode = segment_mean(confidence, torch.as_tensor(demos.episode_of_pair), demos.episodes).numpy()
-    learned = config.confidence != "none"
     row = {
         "method": method,
         "seed": seed,
@@ -167,7 +166,7 @@ def measure(
         "spearman_episodes": "",
         "confidence_ratio": "",
     }
-    if learned:
+    if np.ptp(by_episode) > 0:
         trust = [by_demonstrator[name] for name in best_first]
         row |= {
             "spearman_demonstrators": spearman(trust, -np.arange(len(trust))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,22 @@ TABLES = {
     "throughput": "steps per second of training against bare stepping, cost of the outer step",
     "reacher": "CAIL and its baselines on Reacher with the paper's mix",
 }
-"""Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`."""
+"""Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`. Other packages add theirs under
+`cail.benchmarks`, as functions run(budget, out, seed) that return the file they made."""
+
+
+def added() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group="cail.benchmarks")}
 
 
 def register(commands: Any) -> None:
+    names = [*TABLES, *sorted(added())]
     p = commands.add_parser(
         "bench",
         help="measure, and keep the figures with what made them",
         epilog="tables: " + "; ".join(f"{name}: {text}" for name, text in TABLES.items()),
     )
-    p.add_argument("table", choices=TABLES, metavar="TABLE", help=", ".join(TABLES))
+    p.add_argument("table", choices=names, metavar="TABLE", help=", ".join(names))
     p.add_argument("--budget", choices=("smoke", "short", "full"), default="short", help="default: short")
     p.add_argument("--seed", type=whole_number, default=0)
     p.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="default: results")
@@ -32,5 +39,8 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    benchmark = importlib.import_module(f"cail_core.benchmarks.{args.table.replace('-', '_')}")
-    print(f"kept in {benchmark.run(args.budget, args.out, args.seed)}")
+    if args.table in TABLES:
+        run = importlib.import_module(f"cail_core.benchmarks.{args.table.replace('-', '_')}").run
+    else:
+        run = added()[args.table].load()
+    print(f"kept in {run(args.budget, args.out, args.seed)}")

@@ -21,7 +21,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
     parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same run; default: 0")
-    parser.add_argument("--steps", type=int, help="environment steps, for bc and cail-bc gradient steps; default: the method's")
+    parser.add_argument("--steps", type=int,
+                        help="environment steps, for methods without an environment gradient steps; default: the method's")
     parser.add_argument("--config", metavar="FILE.yaml", help="settings in place of the method's installed ones")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="run folder")
     parser.set_defaults(run=run)

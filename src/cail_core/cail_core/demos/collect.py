@@ -163,7 +163,10 @@ def collect(
             about={"collect": recipe},
         )
     turns = list(enumerate(schedule(mix, episodes)))[writer.episodes :]
-    env = task.make_env(min(max(1, len(turns)), getattr(task, "most_envs", 1)))
+    env = task.make_env(min(max(1, len(turns)), spec.most_envs))
+    if not isinstance(env, RestartableEnv):
+        env.close()
+        env = task.make_env(1)
     try:
         with writer:
             if isinstance(env, RestartableEnv):

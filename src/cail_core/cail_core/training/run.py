@@ -93,7 +93,7 @@ def check(run: Run) -> None:
             faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
     if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
         faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
-    if run.config.confidence != "none" and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
+    if run.config.needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
         faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
                       "`cail demos rank` ranks some")
     if run.steps < 1:
