@@ -21,8 +21,17 @@ setup(
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": ["sim_node = cail_sim.node:main"],
-        "cail.arms": ["sim = cail_sim.node:Sim"],
-        "cail.benchmarks": ["panda-speed = cail_sim.speed:run"],
+        "cail.arms": [
+            "sim = cail_sim.node:Sim",
+            "ur5e-sim = cail_sim.ur5e_node:UR5eSim",
+        ],
+        "cail.benchmarks": [
+            "panda-speed = cail_sim.speed:run",
+            "ur5e-faults = cail_sim.ursim.bench_faults:run",
+            "ur5e-rate = cail_sim.ursim.bench_rate:run",
+            "ursim-fuzz = cail_sim.ursim.bench_fuzz:run",
+        ],
+        "cail.commands": ["ursim = cail_sim.ursim.command:register"],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",

@@ -14,7 +14,7 @@ from cail_core.errors import MissingDependency, how_to_add
 from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 from cail_robot.ur5e import kinematics
 from cail_robot.ur5e.config import UR5eConfig
-from cail_robot.ur5e.link import NO_COMMAND, Command, Link, Mode
+from cail_robot.ur5e.link import NO_COMMAND, Command, Link, Mode, State
 
 MODES = {
     Mode.CONNECTING: ArmMode.RECOVERING,
@@ -126,6 +126,12 @@ class UR5eArm:
     def loop_pid(self) -> int | None:
         """The RTDE loop's process."""
         return self._process.pid if self._process is not None else None
+
+    def link_state(self) -> State:
+        """What the RTDE loop last wrote, its counters included."""
+        if self._link is None:
+            raise ArmError("not connected")
+        return self._link.state()
 
     def _send(self, command: Command) -> None:
         if self._link is None:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 _COUNTER = struct.Struct("=q")
 _COMMAND = struct.Struct("=d6ddqq?")
-_STATE = struct.Struct("=dd6d6d6d6ddiqqqd?512s")
+_STATE = struct.Struct("=dd6d6d6d6ddiqqqqd?512s")
 _COMMAND_AT = 8
 _STATE_AT = 256
-_SIZE = 1024
+_SIZE = _STATE_AT + _STATE.size
 _TRIES = 1000
 
 
@@ -63,6 +63,8 @@ class State(NamedTuple):
     """Requests to recover that were taken note of."""
     sent: int
     """speedL calls so far."""
+    seen: int
+    """States of the box with a new time stamp so far."""
     late: int
     """Periods that began more than half a period late."""
     longest_period_s: float
@@ -90,13 +92,15 @@ class Link:
         return Command(v[0], v[1:7], *v[7:])
 
     def publish(self, state: State) -> None:
-        flat = (*state[:2], *state.q, *state.qd, *state.pose, *state.twist, state.gripper, int(state.mode), *state[8:13])
+        flat = (*state[:2], *state.q, *state.qd, *state.pose, *state.twist, state.gripper, int(state.mode), *state[8:14])
         self._write(_STATE_AT - 8, _STATE_AT, _STATE.pack(*flat, state.text.encode()[:512]))
 
     def state(self) -> State:
         v = _STATE.unpack(self._read(_STATE_AT - 8, _STATE_AT, _STATE.size))
-        text = v[33].rstrip(b"\0").decode("utf-8", "replace")
-        return State(v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], text)
+        text = v[34].rstrip(b"\0").decode("utf-8", "replace")
+        return State(
+            v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], v[33], text
+        )
 
     def _write(self, counter_at: int, at: int, data: bytes) -> None:
         (count,) = _COUNTER.unpack_from(self._memory, counter_at)

@@ -26,6 +26,7 @@ from cail_robot.ur5e.config import UR5eConfig
 from cail_robot.ur5e.dashboard import Dashboard, DashboardError
 from cail_robot.ur5e.gripper import GripperThread
 from cail_robot.ur5e.link import Command, Link, Mode, State
+from cail_robot.ur5e.scheduling import realtime
 
 PERIOD_S = 0.002
 WATCH_PERIOD_S = 0.01
@@ -62,7 +63,7 @@ class Loop:
         self.link, self.config = link, config
         self.fault, self.fault_at, self.recovered = fault, fault_at, recovered
         self.parent = os.getppid()
-        self.realtime = _realtime(config.realtime_priority)
+        self.realtime = realtime(config.realtime_priority)
         self.receive: Any = None
         self.control: Any = None
         self.touched = False
@@ -71,7 +72,7 @@ class Loop:
         self.gripper: GripperThread | None = None
         self.mode = Mode.CONNECTING if not fault else Mode.FAULT
         self.text = fault
-        self.sent = self.late = 0
+        self.sent = self.seen = self.late = 0
         self.longest_s = 0.0
         self.last = link.state()
         self.stamp, self.stamp_at = -1.0, time.monotonic()
@@ -101,19 +102,21 @@ class Loop:
         stamp = receive.getTimestamp()
         if stamp != self.stamp:
             self.stamp, self.stamp_at = stamp, now
+            self.seen += 1
         elif now - self.stamp_at > self.config.link_timeout_s:
             self.leave(f"no state from {self.config.robot_ip} for {self.config.link_timeout_s:g} s: the link is dead")
         gripper = self.gripper.opening if self.gripper is not None else 1.0
         self.last = State(
             now, stamp, receive.getActualQ(), receive.getActualQd(), receive.getActualTCPPose(), receive.getActualTCPSpeed(),
-            gripper, self.mode, self.recovered, self.sent, self.late, self.longest_s, self.realtime, self.text,
+            gripper, self.mode, self.recovered, self.sent, self.seen, self.late, self.longest_s, self.realtime, self.text,
         )  # fmt: skip
         self.link.publish(self.last)
         return self.last
 
     def leave(self, text: str, code: int = EXIT_LINK) -> NoReturn:
         """End at once: closing ur_rtde's objects in order takes half a second, and they may be reconnecting."""
-        self.link.publish(self.last._replace(time=time.monotonic(), mode=Mode.FAULT, text=text))
+        # Not a fault of the arm's: the node is told by this process's end, connects anew and waits for a new enable.
+        self.link.publish(self.last._replace(time=time.monotonic(), mode=Mode.CONNECTING, text=text))
         os._exit(code)
 
     # What the robot says
@@ -349,16 +352,6 @@ class RemoteWatch:
         if self._dashboard is not None:
             answer = self._dashboard.poll("is in remote control")
             self.text = REMOTE_OFF if answer == "false" else "" if answer == "true" else self.text
-
-
-def _realtime(priority: int) -> bool:
-    if priority == 0:
-        return False
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-    except (OSError, AttributeError):
-        return False
-    return True
 
 
 def main(argv: list[str]) -> None:

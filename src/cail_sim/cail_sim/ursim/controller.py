@@ -107,6 +107,9 @@ class Controller:
         self.resting_since_cycle = 0
         self.speed_commands: deque[tuple[float, Vector]] = deque(maxlen=4096)
         """time.monotonic() and target of each changed speed command: what a benchmark compares its clock with."""
+        self.command_gaps = [0] * 2000
+        """How often two commands of a client came so many 0.1 ms after each other; the last counts longer ones too."""
+        self._command_at = 0.0
 
     @property
     def time_s(self) -> float:
@@ -231,6 +234,9 @@ class Controller:
         self.inputs.update(values)
         if self._watchdog is not None and self._watchdog[0] in values:
             self._kicked_at = self.cycles
+            now = time.monotonic()
+            self.command_gaps[min(int(1e4 * (now - self._command_at)), len(self.command_gaps) - 1)] += 1
+            self._command_at = now
         if values.get("speed_slider_mask"):
             self.set_slider(values.get("speed_slider_fraction", 1.0))
         for prefix, shift in (("standard", 0), ("configurable", 8), ("tool", 16)):
