@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import mmap
 import os
+import select
 import struct
 from typing import NamedTuple
 
@@ -76,16 +77,25 @@ NO_COMMAND = Command(0.0, (0.0,) * 6, float("nan"), 0, 0, False)
 
 
 class Link:
-    def __init__(self, fd: int | None = None) -> None:
-        """A new piece of memory, or the one behind an inherited file descriptor."""
-        if fd is None:
-            fd = os.memfd_create("cail-ur5e")
-            os.ftruncate(fd, _SIZE)
-        self.fd = fd
-        self._memory = mmap.mmap(fd, _SIZE)
+    def __init__(self, fds: tuple[int, int] | None = None) -> None:
+        """A new piece of memory, or the one behind inherited file descriptors."""
+        if fds is None:
+            fds = os.memfd_create("cail-ur5e"), os.eventfd(0, os.EFD_NONBLOCK)
+            os.ftruncate(fds[0], _SIZE)
+        self.fds = fds
+        """Of the memory, and of the bell that a command rings."""
+        self._memory = mmap.mmap(fds[0], _SIZE)
 
     def send(self, command: Command) -> None:
         self._write(0, _COMMAND_AT, _COMMAND.pack(command.time, *command.twist, *command[2:]))
+        os.eventfd_write(self.fds[1], 1)
+
+    def wait(self, timeout_s: float) -> bool:
+        """For a new command; whether one came."""
+        if not select.select([self.fds[1]], (), (), max(0.0, timeout_s))[0]:
+            return False
+        os.eventfd_read(self.fds[1])
+        return True
 
     def command(self) -> Command:
         v = _COMMAND.unpack(self._read(0, _COMMAND_AT, _COMMAND.size))
@@ -120,4 +130,5 @@ class Link:
 
     def close(self) -> None:
         self._memory.close()
-        os.close(self.fd)
+        for fd in self.fds:
+            os.close(fd)
