@@ -218,6 +218,8 @@ def injected(lab: Lab, name: str, rng: random.Random) -> dict[str, Any]:
     inject, repair = FAULTS[name]
     lab.in_motion()
     time.sleep(rng.uniform(0.0, 0.4))
+    while not lab.box.status()["moving"]:  # on a busy machine it may have stopped already
+        lab.in_motion()
     moment = inject(lab)
     lab.until(lambda: not lab.box.status()["moving"], f"the stop after {name}", 5.0)
     stopped = lab.box.status()["moving_at"]
