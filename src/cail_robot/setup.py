@@ -33,7 +33,8 @@ setup(
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": [],
+        "console_scripts": ["ur5e_node = cail_robot.ur5e.up:main"],
+        "cail.arms": ["ur5e = cail_robot.ur5e.up:UR5e"],
         "cail.commands": ["up = cail_robot.up:register"],
         "cail.tasks": [
             "panda-carry-ros = cail_robot.ros_env:PandaCarryOverRos",

@@ -52,6 +52,7 @@ class Panda:
     """Reach for the bottle, pick it up, carry it around the obstacle, put it standing on the platform."""
 
     name = "panda"
+    robot_type = "franka_panda_pybullet"
     model: ArmModel = PANDA
     grasped = False
 
@@ -71,7 +72,7 @@ class Panda:
         self.spec = TaskSpec(
             name=self.name,
             text=" ".join((self.__doc__ or "").split()),
-            robot_type="franka_panda_pybullet",
+            robot_type=self.robot_type,
             fps=round(1 / task.decision_s),
             max_steps=-(-self.max_ticks // task.ticks_per_decision),
             observation_names=OBSERVATION_NAMES,

@@ -120,16 +120,19 @@ class World:
         return self.scene() if start.tool is not None else self._grasp(start.bottle)
 
     def _set_up(self, start: Start) -> None:
-        (bx, by), (ox, oy) = start.bottle, self.config.obstacle_xy_m
-        self._put_target(start.target)
-        self._place(self.bottle, (bx, by, self.config.bottle_centre_m))
-        self._place(self.obstacle, (ox, oy, self.config.obstacle_half_m[2]))
+        self.put_things(start)
         if start.tool is not None:
             self.arm.put(start.tool, 1.0)
 
     def _put_target(self, at: tuple[float, float]) -> None:
         self.target = (*at, self.task.platform_height_m)
         self._place(self.platform, (*at, self.task.platform_height_m / 2))
+
+    def put_things(self, start: Start) -> None:
+        """Target, bottle and obstacle at their start; the arm is left alone."""
+        self._put_target(start.target)
+        self._place(self.bottle, (*start.bottle, self.config.bottle_centre_m))
+        self._place(self.obstacle, (self.config.obstacle_xy_m[0], self.config.obstacle_xy_m[1], self.config.obstacle_half_m[2]))
 
     def _grasp(self, at: tuple[float, float]) -> Scene:
         """Let the hand close around the standing bottle, and keep the result for the next time."""
