@@ -30,8 +30,9 @@ EVENTS = {
     Outcome.COLLIDED: "collided",
     Outcome.TIMEOUT: "timed out",
 }
-REALTIME_TICKS = 4
-"""Ticks in one control period of a simulator in real time: 8 ms, so that a stop is not held up by the period."""
+REALTIME_TICKS = 5
+"""Ticks in one control period of a simulator in real time: 10 ms, so that a stop is not held up by the period, and that two make
+a decision, which a recording at 50 Hz needs."""
 REPEAT_S = 0.1
 """Where time waits for commands, the present is said again this often, for those who join."""
 
