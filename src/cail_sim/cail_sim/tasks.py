@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
+from cail_core.recording.pick_place import PickPlaceAvoidView
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
 from cail_robot.safety import Limits
@@ -96,6 +97,11 @@ class Panda:
             return WorkerEnv(self, num_envs, workers)
         batch = Batch(num_envs, self.spec.observation_dim, self.spec.action_dim)
         return LocalEnv([self.one() for _ in range(num_envs)], batch, range(num_envs))
+
+    def over_topics(self, rate: int) -> PickPlaceAvoidView:
+        """The task as a recorder sees it."""
+        c = self.config
+        return PickPlaceAvoidView(c.task, rate, grasped=self.grasped, explicit_gripper=c.explicit_gripper)
 
     def demonstrators(self) -> dict[str, Demonstrator]:
         c = self.config
