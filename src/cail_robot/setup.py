@@ -32,5 +32,12 @@ setup(
     license="Apache-2.0",
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
-    entry_points={"console_scripts": []},
+    entry_points={
+        "console_scripts": [],
+        "cail.commands": ["up = cail_robot.up:register"],
+        "cail.tasks": [
+            "panda-carry-ros = cail_robot.ros_env:PandaCarryOverRos",
+            "panda-ros = cail_robot.ros_env:PandaOverRos",
+        ],
+    },
 )

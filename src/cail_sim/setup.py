@@ -20,11 +20,13 @@ setup(
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": [],
+        "console_scripts": ["sim_node = cail_sim.node:main"],
+        "cail.arms": ["sim = cail_sim.node:Sim"],
+        "cail.benchmarks": ["panda-speed = cail_sim.speed:run"],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
         ],
-        "cail.commands": ["ursim = cail_sim.ursim.command:register"],
+        "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],
     },
 )

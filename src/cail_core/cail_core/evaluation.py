@@ -60,7 +60,7 @@ def evaluate(task: Task, policy: Callable[[Array], Array], episodes: int = 100, 
     """
     if episodes < 1:
         raise BadInput(f"expected at least 1 episode to evaluate, given {episodes}")
-    n = min(num_envs, episodes, getattr(task, "most_envs", num_envs))
+    n = min(num_envs, episodes, task.spec.most_envs)
     share = np.full(n, episodes // n)
     share[: episodes % n] += 1
     env = task.make_env(n)
@@ -82,6 +82,13 @@ def evaluate(task: Task, policy: Callable[[Array], Array], episodes: int = 100, 
         env.close()
     returns, lengths, success = zip(*(episode for of_env in finished for episode in of_env), strict=True)
     return Evaluation(np.array(returns), np.array(lengths, dtype=np.int64), np.array(success, dtype=np.bool_))
+
+
+def references(task: Task, seed: int) -> dict[str, Callable[[Array], Array]]:
+    """What any policy must beat: doing nothing, and acting at random."""
+    rng, actions = np.random.default_rng(seed), task.spec.action_dim
+    return {"idle": lambda x: np.zeros((len(x), actions), np.float32),
+            "random": lambda x: rng.uniform(-1, 1, (len(x), actions)).astype(np.float32)}
 
 
 def describe(result: Evaluation, has_success: bool) -> str:

@@ -185,6 +185,12 @@ class ArmControl:
             renewed.counts = self.filter.counts
             self.filter = renewed
 
+    def start_anew(self) -> None:
+        """The arm was put somewhere else, at rest: forget the motion and the command."""
+        with self._lock:
+            self.filter.reset()
+            self._command = None
+
     def in_loop(self, errand: Callable[[], T], timeout_s: float = 5.0) -> T:
         """Run something between two periods, in the control thread, where the arm may be touched, and give its result."""
         done: Future[T] = Future()
@@ -205,7 +211,8 @@ class ArmControl:
         if self.state is State.DISCONNECTED and not self._connected():
             return None
         try:
-            self.run_errands()
+            if self._times_out:
+                self.run_errands()
             state = self.arm.read()
             with self._lock:
                 self._watch(state)
@@ -222,7 +229,7 @@ class ArmControl:
         return Cycle(state, requested, outcome)
 
     def run_errands(self) -> None:
-        """What other threads asked for by `in_loop`; part of `cycle`, and for a loop that waits between periods."""
+        """What other threads asked for by `in_loop`. A loop that waits for commands does it between them, in the order given."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._errands.get_nowait()()

@@ -15,7 +15,6 @@ from rcl_interfaces.msg import FloatingPointRange, ParameterDescriptor, SetParam
 from rclpy.exceptions import ParameterUninitializedException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
-from rclpy.time import Time
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64
 from std_srvs.srv import SetBool, Trigger
@@ -44,6 +43,8 @@ class ArmNode(Node):  # type: ignore[misc]
 
     def __init__(self, arm: Arm, limits: Limits, *, namespace: str = "arm", name: str = "arm_node", paced: bool = True) -> None:
         super().__init__(name, namespace=namespace)
+        self._published = self._unpublished = 0
+        self._logged = ""
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0)
         self._every = max(1, round(1 / (rate * arm.period)))
@@ -57,24 +58,29 @@ class ArmNode(Node):  # type: ignore[misc]
         self.control = ArmControl(arm, limits, self.seconds, self._say, command_times_out=paced)
         self.add_on_set_parameters_callback(self._set_parameters)
 
-        self.create_subscription(TwistStamped, "twist_cmd", self._on_twist, COMMAND_QOS)
+        # Of two commands that wait, the executor takes the one that was subscribed to first: the gripper acts before the move.
         self.create_subscription(Float64, "gripper_cmd", self._on_gripper, COMMAND_QOS)
+        self.create_subscription(TwistStamped, "twist_cmd", self._on_twist, COMMAND_QOS)
         self.create_service(SetBool, "enable", self._on_enable)
         self.create_service(Trigger, "stop", self._on_stop)
         self.create_service(Trigger, "clear_fault", self._on_clear)
         self.create_service(Trigger, "reset", self._on_reset)
         self.create_timer(1.0, self._diagnose)
+        self.set_up()
 
         self.alive = True
         self._paced = paced
         self._ending = threading.Event()
         self._heard = threading.Semaphore(0)
         self._pace = Pace(arm.period)
-        self._published = self._unpublished = self._cycles = 0
+        self._cycles = 0
         self._received_before = 0
         self._say(self.control.status)
         self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
         self._thread.start()
+
+    def set_up(self) -> None:
+        """What a node for a particular arm adds, before its control loop starts."""
 
     # Time and the control loop.
 
@@ -91,7 +97,7 @@ class ArmNode(Node):  # type: ignore[misc]
                 elif self._heard.acquire(timeout=0.01) or self.control.state is State.DISCONNECTED:
                     self._period()
                 else:
-                    self.control.run_errands()
+                    self.wait_for_command()
             self._come_to_rest()
         except Exception:  # a fault of this program: the arm must not be left moving, and the process must not look alive
             self.get_logger().fatal(f"the control loop ended:\n{traceback.format_exc()}")
@@ -104,8 +110,11 @@ class ArmNode(Node):  # type: ignore[misc]
         if cycle is None:
             return
         self._cycles += 1
-        if self._cycles % self._every == 0:
-            self.publish_cycle(cycle)
+        self.after(cycle, publish=self._cycles % self._every == 0)
+
+    def wait_for_command(self) -> None:
+        """Where time waits for commands: what goes on meanwhile."""
+        self.control.run_errands()
 
     def _come_to_rest(self) -> None:
         self.control.brake()
@@ -123,13 +132,14 @@ class ArmNode(Node):  # type: ignore[misc]
 
     # What goes out.
 
-    def publish_cycle(self, cycle: Cycle) -> None:
-        """The measurements of one period. The gripper, which has no stamp, goes first."""
-        now = self.get_clock().now() if self._paced else Time(nanoseconds=round(self.seconds() * 1e9))
-        self.publish_state(cycle.state, now, cycle.outcome.twist)
+    def after(self, cycle: Cycle, publish: bool) -> None:
+        """After each control period."""
+        if publish:
+            self.publish_state(cycle.state, self.get_clock().now().to_msg(), cycle.outcome.twist)
 
-    def publish_state(self, state: ArmState, now: Time, executed: Twist) -> None:
-        stamp, frame = now.to_msg(), self.control.arm.base_frame
+    def publish_state(self, state: ArmState, stamp: Any, executed: Twist) -> None:
+        """The measurements of one period. The gripper, which has no stamp, goes first."""
+        frame = self.control.arm.base_frame
         self.send(self._gripper, Float64(data=state.gripper))
         joints = JointState(name=self.control.arm.joint_names, position=state.q, velocity=state.qdot)
         joints.header.stamp = stamp
@@ -143,7 +153,9 @@ class ArmNode(Node):  # type: ignore[misc]
         try:
             publisher.publish(message)
             self._published += 1
-        except Exception:  # rclpy raises its own RCLError and others; the arm goes on and the count shows it
+        except Exception as fault:  # rclpy raises its own RCLError and others; the arm goes on and the count shows it
+            if not self._unpublished:
+                self.get_logger().error(f"cannot publish: {fault}")
             self._unpublished += 1
 
     def _say(self, status: Status) -> None:
@@ -158,7 +170,9 @@ class ArmNode(Node):  # type: ignore[misc]
             zero_command_awaited=status.needs_zero,
         )
         self.send(self._status, message)
-        self.get_logger().info(message.message)
+        if message.message != self._logged:
+            self._logged = message.message
+            self.get_logger().info(message.message)
 
     def _diagnose(self) -> None:
         control, periods = self.control, self._pace.take()

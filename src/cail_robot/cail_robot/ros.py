@@ -50,6 +50,17 @@ def start(arguments: Sequence[str] | None = None) -> None:
     rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
 
 
+def join(name: str, namespace: str) -> tuple[Any, Node, SingleThreadedExecutor]:
+    """A node for a program that is no node itself: its own context, and an executor that the caller spins."""
+    stay_on_this_machine()
+    context = rclpy.Context()
+    rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
+    node = rclpy.create_node(name, context=context, namespace=namespace)
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    return context, node, executor
+
+
 def run(make_nodes: Callable[[], Sequence[Node]], arguments: Sequence[str] | None = None) -> int:
     """Spin nodes in this process until SIGINT or SIGTERM, however often they come; nodes may have a `finish` method.
 

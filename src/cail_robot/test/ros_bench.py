@@ -8,9 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,106 +54,3 @@ def process(*command: object) -> Iterator[subprocess.Popen[str]]:
         started.wait()
         assert started.stdout
         started.stdout.close()
-
-
-def wait_for(what: Callable[[], Any], text: str, timeout_s: float = 20.0) -> Any:
-    until = time.monotonic() + timeout_s
-    while time.monotonic() < until:
-        if found := what():
-            return found
-        time.sleep(0.005)
-    raise AssertionError(f"waited {timeout_s:g} s for {text}")
-
-
-class Operator:
-    """A node that commands an arm and hears all that it says; its own thread spins it. Use as a context."""
-
-    def __init__(self, namespace: str = "/arm") -> None:
-        own_domain()
-        import rclpy
-        from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-        from geometry_msgs.msg import PoseStamped, TwistStamped
-        from rclpy.executors import SingleThreadedExecutor
-        from sensor_msgs.msg import JointState
-        from std_msgs.msg import Float64
-        from std_srvs.srv import SetBool, Trigger
-
-        from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS, stay_on_this_machine
-
-        stay_on_this_machine()
-        self.context = rclpy.Context()
-        rclpy.init(context=self.context, signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
-        self.node = rclpy.create_node("operator", context=self.context, namespace=namespace)
-        self.heard: dict[str, list[Any]] = {}
-        topics = {
-            "status": (DiagnosticStatus, STATUS_QOS),
-            "/diagnostics": (DiagnosticArray, STATE_QOS),
-            "ee_pose": (PoseStamped, STATE_QOS),
-            "ee_twist": (TwistStamped, STATE_QOS),
-            "twist_executed": (TwistStamped, STATE_QOS),
-            "joint_states": (JointState, STATE_QOS),
-            "gripper_state": (Float64, STATE_QOS),
-        }
-        for name, (kind, qos) in topics.items():
-            into = self.heard[name] = []
-            self.node.create_subscription(kind, name, into.append, qos)
-        self.twist_cmd = self.node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
-        self.gripper_cmd = self.node.create_publisher(Float64, "gripper_cmd", COMMAND_QOS)
-        self.services = {name: self.node.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
-        self.services["enable"] = self.node.create_client(SetBool, "enable")
-        self._ask = {"enable": SetBool.Request}
-        self._trigger, self._message = Trigger.Request, TwistStamped
-        self.executor = SingleThreadedExecutor(context=self.context)
-        self.executor.add_node(self.node)
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._spin, daemon=True)
-
-    def _spin(self) -> None:
-        while not self._ending.is_set():
-            self.executor.spin_once(timeout_sec=0.05)
-
-    def __enter__(self) -> Operator:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        self._ending.set()
-        self._thread.join()
-        self.executor.shutdown()
-        self.node.destroy_node()
-        self.context.try_shutdown()
-
-    def call(self, service: str, **fields: Any) -> Any:
-        client = self.services[service]
-        assert client.wait_for_service(20.0), service
-        future = client.call_async(self._ask.get(service, self._trigger)(**fields))
-        wait_for(future.done, f"the answer of {service}")
-        return future.result()
-
-    def send(self, twist: Sequence[float] = (0.0,) * 6, frame: str = "base", age_s: float = 0.0) -> None:
-        message = self._message()
-        stamp = time.time() - age_s
-        message.header.stamp.sec, message.header.stamp.nanosec = int(stamp), int(stamp % 1 * 1e9)
-        message.header.frame_id = frame
-        v, w = message.twist.linear, message.twist.angular
-        v.x, v.y, v.z, w.x, w.y, w.z = map(float, twist)
-        self.twist_cmd.publish(message)
-
-    def state(self) -> str:
-        return self.heard["status"][-1].message if self.heard["status"] else ""
-
-    def wait_for_state(self, state: str) -> str:
-        return str(wait_for(lambda: self.state().startswith(state) and self.state(), f"{state}, is {self.state()}"))
-
-    def ready(self) -> None:
-        """The node is there, enabled, and has had its zero command."""
-        wait_for(lambda: self.node.count_subscribers("twist_cmd") and self.heard["ee_pose"], "the arm's node")
-        answer = self.call("enable", data=True)
-        assert answer.success, answer.message
-        wait_for(lambda: self.send() or self.state() == "ENABLED: motion is permitted", "motion to be permitted")
-
-    def drive(self, twist: Sequence[float], seconds: float, rate_hz: float = 100.0) -> None:
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            self.send(twist)
-            time.sleep(1 / rate_hz)

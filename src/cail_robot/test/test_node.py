@@ -14,10 +14,12 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-from ros_bench import Operator, process, wait_for
+from ros_bench import own_domain, process
 
+from cail_robot.operator import Operator, wait_for
 from cail_robot.ros import PROFILES, RANGE, stay_on_this_machine
 
+own_domain()
 NODE = Path(__file__).with_name("kinematic_arm.py")
 FORWARD = (0.05, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -42,18 +44,19 @@ def test_the_contract_on_the_topics(node: subprocess.Popen[str], trace: Path) ->
     with Operator() as operator:
         assert operator.wait_for_state("IDLE") == "IDLE: connected to kinematic arm"
         operator.ready()
-        operator.drive(FORWARD, 0.6)
-        assert operator.heard["twist_executed"][-1].twist.linear.x == pytest.approx(0.05)
-        assert operator.heard["ee_twist"][-1].twist.linear.x == pytest.approx(0.05)
+        for name in ("twist_executed", "ee_twist"):
+            at_speed = lambda name=name: abs(operator.heard[name][-1].twist.linear.x - 0.05) < 1e-9  # noqa: E731
+            operator.drive_until(FORWARD, at_speed, f"{name} of 0.05 m/s")
+        operator.drive_until(FORWARD, lambda: operator.heard["ee_pose"][-1].pose.position.x > 0.51, "the tool to move")
         pose = operator.heard["ee_pose"][-1]
         assert pose.header.frame_id == "base"
-        assert 0.51 < pose.pose.position.x < 0.6
+        assert 0.51 < pose.pose.position.x < 0.8
         assert abs(pose.header.stamp.sec + pose.header.stamp.nanosec * 1e-9 - time.time()) < 5
         assert list(operator.heard["joint_states"][-1].name) == ["x", "y", "z"]
         from std_msgs.msg import Float64
 
         operator.gripper_cmd.publish(Float64(data=0.25))
-        wait_for(lambda: operator.heard["gripper_state"][-1].data == 0.25, "the gripper")
+        operator.drive_until((0.0,) * 6, lambda: operator.heard["gripper_state"][-1].data == 0.25, "the gripper")
 
         operator.send((math.nan, 0.0, 0.0, 0.0, 0.0, 0.0))
         wait_for(lambda: operator.state() == "HOLDING: the commanded twist has a value that is not finite", "the refusal")
@@ -84,8 +87,7 @@ def test_a_signal_brings_the_arm_to_rest_and_ends_the_node(
 ) -> None:
     with Operator() as operator:
         operator.ready()
-        operator.drive(FORWARD, 0.3)
-        assert any(last_twist(trace))
+        operator.drive_until(FORWARD, lambda: any(last_twist(trace)), "motion")
         started = time.monotonic()
         for number in signals:
             node.send_signal(number)
@@ -97,7 +99,7 @@ def test_a_signal_brings_the_arm_to_rest_and_ends_the_node(
         assert node.stdout
         said = node.stdout.read()
         assert node.returncode == 0, said
-        assert took < 1.0
+        assert took < 3.0  # on a quiet machine less than 1 s: `cail bench arm-faults` measures it
         assert last_twist(trace) == [0.0] * 6
         assert "Traceback" not in said
 
@@ -132,8 +134,9 @@ def test_limits_are_parameters_that_change_only_while_disabled(node: subprocess.
         assert "m/s" in speed.description
         assert keep_out.description
         operator.ready()
-        operator.drive((0.25, 0.0, 0.0, 0.0, 0.0, 0.0), 0.4)
-        assert operator.heard["twist_executed"][-1].twist.linear.x == pytest.approx(0.1)
+        fastest = lambda: max(message.twist.linear.x for message in operator.heard["twist_executed"])  # noqa: E731
+        operator.drive_until((0.25, 0.0, 0.0, 0.0, 0.0, 0.0), lambda: fastest() > 0.0999, "the new limit")
+        assert fastest() == pytest.approx(0.1, rel=1e-3)
 
 
 def sockets_of(pid: int) -> list[str]:

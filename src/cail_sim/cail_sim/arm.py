@@ -1,7 +1,7 @@
 """A simulated arm in a PyBullet world: velocity motors on every joint, driven so that the tool follows a velocity.
 
-The tool tracks an integrated reference through a damped inverse of the Jacobian, and points down all the time. Joint speeds and
-angles stay inside the model's limits. Nothing but motors moves the arm, and nothing but friction holds what it grips.
+The tool tracks an integrated reference through a damped inverse of the Jacobian; it points down unless it is told to turn. Joint
+speeds and angles stay inside the model's limits. Nothing but motors moves the arm, and nothing but friction holds what it grips.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from cail_core.tasks.pick_place_avoid import Vec
 
 Doubles = NDArray[np.float64]
+Quaternion = tuple[float, float, float, float]
+"""x, y, z, w."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,8 @@ class ArmModel:
     tool_link: int
     home: tuple[float, ...]
     """Joint angles with the tool pointing down over the table; also what the redundant joint is drawn to."""
-    tool_down: tuple[float, float, float, float]
-    """The tool's orientation (quaternion x, y, z, w) that is kept."""
+    tool_down: Quaternion
+    """The tool's orientation that is kept."""
     max_force: tuple[float, ...]
     max_joint_speed: tuple[float, ...]
     joint_low: tuple[float, ...]
@@ -63,8 +65,6 @@ PANDA = ArmModel(
 TRACKING_GAIN = 10.0
 """1/s: how fast the tool catches up with its reference."""
 TURNING_GAIN = 10.0
-POSTURE_GAIN = 1.0
-"""1/s: how fast the redundant joint returns to the posture of `home`."""
 DAMPING = 1e-4
 LEASH_M = 0.02
 """The reference never runs further ahead of the tool than this, so that an arm that was held up does not leap."""
@@ -88,21 +88,20 @@ class SimArm:
         for finger in model.fingers:  # the pads of the URDF are so soft that they sink into what they hold
             p.changeDynamics(self.body, finger, contactStiffness=1e6, contactDamping=1e3, physicsClientId=client)
         self._home = np.array(model.home)
-        self._low, self._high = np.array(model.joint_low), np.array(model.joint_high)
-        self._fastest = np.array(model.max_joint_speed)
         self._damping = DAMPING * np.eye(6)
         self._reference: Vec = (0.0, 0.0, 0.0)
+        self._facing = model.tool_down
         self.tool: Vec = (0.0, 0.0, 0.0)
         self.orientation = model.tool_down
         self.q: tuple[float, ...] = model.home
         self.opening = 1.0
+        self.commanded = self._still
         self._angles: list[float] = []
 
     def put(self, tool: Vec, opening: float) -> None:
         """Place the arm, at rest, with the tool there; only for the start of an episode."""
-        p, model = self._p, self.model
-        q = self._home
-        fingers = [opening * model.finger_travel_m] * 2
+        q, self._facing = self._home, self.model.tool_down
+        fingers = [opening * self.model.finger_travel_m] * 2
         for _ in range(30):
             self._set(q, fingers)
             self.read()
@@ -112,13 +111,12 @@ class SimArm:
             jacobian = self.jacobian()
             q = q + jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-8 * np.eye(6), error)
         self._reference = self.tool
-        p.setJointMotorControlArray(self.body, self._movable, p.VELOCITY_CONTROL, targetVelocities=self._still,
-                                    forces=self._forces, physicsClientId=self._client)
+        self.send(self._still)
 
     def resume(self) -> None:
         """Go on from a state that the world was put back to."""
         self.read()
-        self._reference = self.tool
+        self._reference, self._facing = self.tool, self.model.tool_down
 
     def _set(self, q: Doubles, fingers: list[float]) -> None:
         for joint, angle in zip(self._movable, [*q.tolist(), *fingers], strict=True):
@@ -141,33 +139,56 @@ class SimArm:
 
     def drive(self, velocity: Vec, closing: bool, dt: float, turning: Vec = (0.0, 0.0, 0.0)) -> None:
         """Set the motors so that the tool moves with `velocity` (m/s) for `dt` seconds; the state was read before."""
-        p, (rx, ry, rz), (tx, ty, tz) = self._p, self._reference, self.tool
+        (rx, ry, rz), (tx, ty, tz) = self._reference, self.tool
         behind = (rx - tx, ry - ty, rz - tz)
         lag = math.hypot(*behind)
         if lag > LEASH_M:
             rx, ry, rz = (t + b * LEASH_M / lag for t, b in zip(self.tool, behind, strict=True))
         vx, vy, vz = velocity
         self._reference = (rx + vx * dt, ry + vy * dt, rz + vz * dt)
+        if turning != (0.0, 0.0, 0.0):
+            self._facing = _turned(self._facing, turning, dt)
         lean = self._lean()
-        wish = np.array([
+        wish = [
             vx + TRACKING_GAIN * (rx - tx), vy + TRACKING_GAIN * (ry - ty), vz + TRACKING_GAIN * (rz - tz),
             turning[0] + TURNING_GAIN * lean[0], turning[1] + TURNING_GAIN * lean[1], turning[2] + TURNING_GAIN * lean[2],
-        ])  # fmt: skip
+        ]  # fmt: skip
         jacobian = self.jacobian()
-        q = np.array(self.q)
-        posture = POSTURE_GAIN * (self._home - q)
-        speed = posture + jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + self._damping, wish - jacobian @ posture)
-        speed /= max(1.0, float((np.abs(speed) / self._fastest).max()))
-        speed = np.clip(speed, (self._low - q) / dt, (self._high - q) / dt)
-        finger = -self.model.finger_speed if closing else self.model.finger_speed
-        speeds = [*speed.tolist(), finger, finger]
-        p.setJointMotorControlArray(self.body, self._movable, p.VELOCITY_CONTROL, targetVelocities=speeds, forces=self._forces,
-                                    physicsClientId=self._client)
+        posture = self._home - self.q  # the redundant joint is drawn to the posture of `home` at 1/s
+        effort = np.linalg.solve(jacobian @ jacobian.T + self._damping, wish - jacobian @ posture)
+        self._move((posture + effort @ jacobian).tolist(), closing, dt)
+
+    def _move(self, speeds: list[float], closing: bool, dt: float) -> None:
+        """Joint speeds, slowed down together to the fastest joint's limit, and none into its end stop; and the fingers."""
+        m = self.model
+        most = max(abs(speed) / fastest for speed, fastest in zip(speeds, m.max_joint_speed, strict=True))
+        slower = 1.0 / max(1.0, most)
+        self.commanded = [
+            min(max(speed * slower, (low - q) / dt), (high - q) / dt)
+            for speed, q, low, high in zip(speeds, self.q, m.joint_low, m.joint_high, strict=True)
+        ]
+        finger = -m.finger_speed if closing else m.finger_speed
+        self.commanded += [finger, finger]
+        self.send(self.commanded)
+
+    def send(self, speeds: list[float]) -> None:
+        """Set the motors of joints and fingers to these speeds."""
+        self._p.setJointMotorControlArray(self.body, self._movable, self._p.VELOCITY_CONTROL, targetVelocities=speeds,
+                                          forces=self._forces, physicsClientId=self._client)
 
     def _lean(self) -> Vec:
-        """The rotation vector from the tool's orientation to `tool_down`, for small angles: 2 · vec(q_down q⁻¹)."""
-        dx, dy, dz, dw = self.model.tool_down
+        """The rotation vector from the tool's orientation to its reference f, for small angles: 2 · vec(f q⁻¹)."""
+        dx, dy, dz, dw = self._facing
         x, y, z, w = self.orientation
         ex, ey, ez = dx * w - dw * x + dz * y - dy * z, dy * w - dw * y + dx * z - dz * x, dz * w - dw * z + dy * x - dx * y
         sign = 2.0 if dw * w + dx * x + dy * y + dz * z >= 0.0 else -2.0
         return sign * ex, sign * ey, sign * ez
+
+
+def _turned(q: Quaternion, w: Vec, dt: float) -> Quaternion:
+    """The orientation `q` after turning with the angular velocity `w` (rad/s, base frame) for `dt`."""
+    x, y, z, s = q
+    a, b, c = (0.5 * dt * v for v in w)
+    turned = (x + a * s + b * z - c * y, y + b * s + c * x - a * z, z + c * s + a * y - b * x, s - a * x - b * y - c * z)
+    norm = math.hypot(*turned)
+    return turned[0] / norm, turned[1] / norm, turned[2] / norm, turned[3] / norm

@@ -173,13 +173,3 @@ def demonstrator(name: str, low: float, high: float, task: PickPlaceAvoidConfig,
         return Person(draw_habits(rng.uniform(low, high), rng), task, rng, explicit_gripper=explicit_gripper)
 
     return Demonstrator(name, start)
-
-
-def idle(dimensions: int) -> Demonstrator:
-    """Does nothing: the reference that shows what a return is worth."""
-    return Demonstrator("idle", lambda rng: lambda observation: np.zeros(dimensions, dtype=np.float32))
-
-
-def at_random(dimensions: int) -> Demonstrator:
-    """A new uniform action at every decision."""
-    return Demonstrator("random", lambda rng: lambda observation: rng.uniform(-1.0, 1.0, dimensions).astype(np.float32))

@@ -14,7 +14,7 @@ from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
 from cail_robot.safety import Limits
 from cail_sim.arm import PANDA, ArmModel
-from cail_sim.demonstrators import at_random, demonstrator, idle
+from cail_sim.demonstrators import demonstrator
 from cail_sim.env import PickPlaceAvoidEnv
 from cail_sim.vector import Batch, LocalEnv, WorkerEnv
 from cail_sim.world import WorldConfig
@@ -56,9 +56,6 @@ class Panda:
     model: ArmModel = PANDA
     grasped = False
 
-    most_envs = 8
-    """A world takes some 40 MB, so evaluations use no more of them."""
-
     def __init__(self, config_file: Path | None = None) -> None:
         self._set_up(load_config(PandaConfig, config_file or find_config("panda")))
 
@@ -82,6 +79,7 @@ class Panda:
             action_names=(*ACTION_NAMES, GRIPPER_ACTION) if self.config.explicit_gripper else ACTION_NAMES,
             action_scale=f"{task.max_speed} m/s",
             has_success=True,
+            most_envs=8,  # a world takes some 40 MB
             view=view(task, self.config.world.bottle_radius_m, self.config.world.obstacle_half_m[0],
                       2 * self.config.world.obstacle_half_m[2]),
         )
@@ -103,11 +101,6 @@ class Panda:
         c = self.config
         return {name: demonstrator(name, ends[0], ends[1], c.task, explicit_gripper=c.explicit_gripper)
                 for name, ends in c.demonstrators.items()}
-
-    def references(self) -> list[Demonstrator]:
-        """What a result is compared with: the best script, doing nothing, acting at random."""
-        best = max(self.config.demonstrators, key=lambda name: min(self.config.demonstrators[name]))
-        return [self.demonstrators()[best], idle(self.spec.action_dim), at_random(self.spec.action_dim)]
 
     def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
         c, made = self.config, self.demonstrators()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
 from cail_core.config import setting
 from cail_core.errors import BadInput
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene, Vec
 from cail_sim.arm import ArmModel, SimArm
-from cail_sim.bullet import data_file, load_pybullet, quiet
+from cail_sim.bullet import data_file, egl_plugin, egl_works, load_pybullet, quiet
 
+Quaternion = tuple[float, float, float, float]
 Box = tuple[tuple[float, ...], ...]
 
 GLASS, CAP, BRICK, STONE, WOOD = (
@@ -73,10 +75,13 @@ class World:
         if window:
             p.configureDebugVisualizer(p.COV_ENABLE_GUI, 0, physicsClientId=self.client)
             p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 0, physicsClientId=self.client)
+        self.egl = visible and not window and egl_works()
         with quiet():
+            if self.egl:  # before anything is there: it draws only what it was told of
+                p.loadPlugin(egl_plugin(), "_eglRendererPlugin", physicsClientId=self.client)
             self.arm = SimArm(p, self.client, model, data_file(model.urdf), visible=visible)
         self._visible = visible
-        self.table = self._fixed(self._shape(p.GEOM_BOX, WOOD, halfExtents=[0.6, 0.6, 0.05]), (0.45, 0.0, -0.05))
+        self.table = self._fixed(self._shape(p.GEOM_BOX, WOOD, halfExtents=[0.55, 0.5, 0.05]), (0.4, 0.0, -0.05))
         self.bottle = self._make_bottle()
         half = list(config.obstacle_half_m)
         self.obstacle: int = self._body(config.obstacle_mass, self._shape(p.GEOM_BOX, BRICK, halfExtents=half))
@@ -91,6 +96,11 @@ class World:
         self._grasped: dict[tuple[float, float], int] = {}
         if window:
             p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 1, physicsClientId=self.client)
+
+    @property
+    def engine(self) -> ModuleType:
+        """PyBullet; its calls take `client`."""
+        return self._p
 
     def begin(self, start: Start) -> Scene:
         """Put everything at its start; what was before leaves no trace, so the same start gives the same episode."""
@@ -126,6 +136,11 @@ class World:
         self._p.stepSimulation(self.client)
         self.arm.read()
 
+    def replay(self, speeds: list[float]) -> None:
+        """One decision with motor speeds that were recorded (`SimArm.commanded`), and nothing else."""
+        self.arm.send(speeds)
+        self._p.stepSimulation(self.client)
+
     def scene(self) -> Scene:
         """What is seen now; the arm as it was read last."""
         p, client = self._p, self.client
@@ -136,9 +151,19 @@ class World:
         return Scene(self.arm.tool, (cx - h * ux, cy - h * uy, cz - h * uz), up, obstacle, _up(obstacle_turned), self.target,
                      self.arm.opening)
 
+    def poses(self) -> list[tuple[Vec, Quaternion]]:
+        """Where the bottle's base, the obstacle and the target are: position and orientation (x, y, z, w) of each."""
+        p, client = self._p, self.client
+        (cx, cy, cz), turned = p.getBasePositionAndOrientation(self.bottle, physicsClientId=client)
+        ux, uy, uz = _up(turned)
+        h = self.config.bottle_centre_m
+        obstacle = p.getBasePositionAndOrientation(self.obstacle, physicsClientId=client)
+        return [((cx - h * ux, cy - h * uy, cz - h * uz), turned), obstacle, (self.target, (0.0, 0.0, 0.0, 1.0))]
+
     def close(self) -> None:
         if self.client >= 0:
-            self._p.disconnect(self.client)
+            with quiet():
+                self._p.disconnect(self.client)
             self.client = -1
 
     def _make_bottle(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ MEASUREMENTS = {
     "dataset": "writing, opening and reading demonstrations",
     "pointmass": "all methods on the point mass",
     "throughput": "steps per second of training against bare stepping, cost of the outer step",
+    "ablation": "what each departure from the paper is worth, on the point mass",
     "reacher": "CAIL and its baselines on Reacher with the paper's mix",
 }
-"""Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`."""
+"""Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`. Other packages add theirs under
+`cail.benchmarks`, as functions run(budget, out, seed) that return the file they made."""
 PAPER = {
     "table1": "the converged return of all methods",
     "success": "success rates over 100 trials",
@@ -30,8 +33,13 @@ PAPER = {
 """The paper's tables and figures: `cail_core.benchmarks.studies`. `paper` runs them all."""
 
 
+def added() -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group="cail.benchmarks")}
+
+
 def register(commands: Any) -> None:
     tables = {**PAPER, "paper": "all of these", **MEASUREMENTS}
+    names = [*tables, *sorted(added())]
     p = commands.add_parser(
         "bench",
         help="measure, and keep the figures with what made them",
@@ -39,7 +47,7 @@ def register(commands: Any) -> None:
         "was cut off goes on after its last checkpoint.",
         epilog="tables: " + "; ".join(f"{name}: {text}" for name, text in tables.items()),
     )
-    p.add_argument("table", choices=tables, metavar="TABLE", help=", ".join(tables))
+    p.add_argument("table", choices=names, metavar="TABLE", help=", ".join(names))
     p.add_argument("--budget", choices=("smoke", "short", "full"), default="short", help="default: short")
     p.add_argument("--seed", type=whole_number, default=0, help="the first of the seeds; default: 0")
     p.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="default: results")
@@ -52,9 +60,12 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    if args.table in MEASUREMENTS:
-        benchmark = importlib.import_module(f"cail_core.benchmarks.{args.table.replace('-', '_')}")
-        print(f"kept in {benchmark.run(args.budget, args.out, args.seed)}")
+    if args.table not in (*PAPER, "paper"):
+        if args.table in MEASUREMENTS:
+            run = importlib.import_module(f"cail_core.benchmarks.{args.table.replace('-', '_')}").run
+        else:
+            run = added()[args.table].load()
+        print(f"kept in {run(args.budget, args.out, args.seed)}")
         return
     from cail_core.benchmarks import tables
     from cail_core.benchmarks.engines import LocalEngine, RayEngine

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cail_core.cli import whole_number
-from cail_core.evaluation import describe, evaluate, plot
+from cail_core.evaluation import describe, evaluate, plot, references
 from cail_core.policy import load_policy
 from cail_core.tasks import get_task
 
@@ -19,6 +19,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--task", help="default: the task that the policy was trained for")
     parser.add_argument("--episodes", type=int, default=100, help="default: 100")
     parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same episodes; default: 0")
+    parser.add_argument("--no-references", action="store_true", help="do not also let the idle and the random policy play")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw the distribution of the returns")
     parser.set_defaults(run=run)
 
@@ -29,6 +30,11 @@ def run(args: argparse.Namespace) -> int:
     policy.check(task.spec)
     result = evaluate(task, policy, args.episodes, args.seed)
     print(describe(result, task.spec.has_success))
+    if task.spec.has_success and not args.no_references:
+        print("for reference:")
+        for name, reference in references(task, args.seed).items():
+            played = evaluate(task, reference, max(1, args.episodes // 4), args.seed)
+            print(f"        {name}: return {played.mean:.2f} ± {played.std:.2f}, success {100 * played.success_rate:.1f}%")
     if args.plot is not None:
         plot(result, f"{policy.card.method} on {task.spec.name}", args.plot)
     return 0

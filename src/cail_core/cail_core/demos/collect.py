@@ -113,7 +113,8 @@ def mix_of(task: Task, name: str) -> Mix:
     """The task's mix of that name."""
     mixes = task.mixes()
     if not mixes:
-        raise BadInput(f"task '{task.spec.name}' brings no demonstrators; give saved policies with --policies")
+        raise BadInput(f"task '{task.spec.name}' brings no demonstrators; give saved policies with --policies "
+                       f"(`cail oracle --task {task.spec.name} --out DIR` trains some)")
     if name not in mixes:
         raise BadInput(f"expected a mix out of {', '.join(mixes)} for task '{task.spec.name}', given '{name}'")
     return mixes[name]
@@ -163,7 +164,10 @@ def collect(
             about={"collect": recipe},
         )
     turns = list(enumerate(schedule(mix, episodes)))[writer.episodes :]
-    env = task.make_env(min(max(1, len(turns)), getattr(task, "most_envs", 1)))
+    env = task.make_env(min(max(1, len(turns)), spec.most_envs))
+    if not isinstance(env, RestartableEnv):
+        env.close()
+        env = task.make_env(1)
     try:
         with writer:
             if isinstance(env, RestartableEnv):

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cail_core import __version__, durable
-from cail_core.evaluation import Evaluation, evaluate
+from cail_core.evaluation import Evaluation, evaluate, references
 from cail_core.report.motion import motion_of, thinned
 from cail_core.tasks.base import Array, BatchEnv, Flags, Policy, Step, Task
 
@@ -95,13 +95,6 @@ def play(task: Task, policy: Policy, episodes: int, seed: int) -> Played:
         closest=[motion.closest for motion in moved if motion.closest is not None],
         paths=[np.round(thinned(motion.path)[0], 4).tolist() for motion in moved[:PATHS_KEPT]],
     )
-
-
-def references(task: Task, seed: int) -> dict[str, Policy]:
-    """What any policy must beat: doing nothing, and acting at random."""
-    rng, actions = np.random.default_rng(seed), task.spec.action_dim
-    return {"idle": lambda x: np.zeros((len(x), actions), np.float32),
-            "random": lambda x: rng.uniform(-1, 1, (len(x), actions)).astype(np.float32)}
 
 
 def play_for(run: Path, task: Task, policy: Policy, episodes: int, seed: int, *, with_references: bool) -> dict[str, Played]:

@@ -158,7 +158,7 @@ def trust(found: Findings) -> str:
         content += _views(found, "confidence" if run is not None else "return")
     buttons = "".join(f'<button type="button" data-choose="{i}" aria-pressed="false">{escape(person.name)}</button>'
                       for i, person in enumerate(found.people))
-    chooser = f'<div class="people" role="group" aria-label="Show one demonstrator">{buttons}</div>'
+    chooser = f'<div class="choose" role="group" aria-label="Show one demonstrator">{buttons}</div>'
     if run is None and not content:
         return ""
     if run is None:
@@ -190,9 +190,10 @@ def _against_return(found: Findings, returns: plots.Floats) -> str:
     values = found.confidence_of_episode
     drawing = plots.scatter(order, values, [_tip(found, i) for i in range(len(values))], confidence_colours(values, _high(found)),
                             "episodes by true return, best first", "confidence")
-    says = "falls with" if (found.correlation or 0) > 0.3 else "does not fall with"
-    return figure(f"Confidence {says} quality", f"The true returns were never shown to the learner. Rank correlation "
-                   f"{found.correlation:.2f}.", drawing, _legend(found))
+    follows = (found.correlation or 0) > 0.4
+    title = "The better, the more trusted" if follows else "Trust does not follow quality"
+    return figure(title, f"The true returns were never shown to the learner. Rank correlation {found.correlation:.2f}.", drawing,
+                  _legend(found))
 
 
 def _legend(found: Findings) -> str:

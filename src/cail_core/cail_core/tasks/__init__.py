@@ -16,6 +16,16 @@ from cail_core.tasks.base import (
 )
 
 __all__ = [
-    "Axis", "BatchEnv", "Demonstrator", "Policy", "RestartableEnv", "Step", "Task", "TaskSpec", "Thing", "View", "get_task",
+    "Axis",
+    "BatchEnv",
+    "Demonstrator",
+    "Policy",
+    "RestartableEnv",
+    "Step",
+    "Task",
+    "TaskSpec",
+    "Thing",
+    "View",
+    "get_task",
     "task_names",
-]  # fmt: skip
+]

@@ -56,6 +56,8 @@ class TaskSpec:
     action_names: tuple[str, ...]
     action_scale: str = "1"
     has_success: bool = False
+    most_envs: int = 20
+    """Environments worth having at once: a world of a simulator may take much memory."""
     view: View | None = None
 
     def __post_init__(self) -> None:

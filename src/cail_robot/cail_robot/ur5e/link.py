@@ -1,0 +1,119 @@
+"""Memory shared by the node's process and the RTDE loop's: the newest command one way, the newest state the other.
+
+Each direction has one writer. A counter before the block is odd while it is written, so a reader sees a whole one or tries again.
+The memory has no name: it is gone with its two processes.
+"""
+
+from __future__ import annotations
+
+import enum
+import mmap
+import os
+import struct
+from typing import NamedTuple
+
+_COUNTER = struct.Struct("=q")
+_COMMAND = struct.Struct("=d6ddqq?")
+_STATE = struct.Struct("=dd6d6d6d6ddiqqqd?512s")
+_COMMAND_AT = 8
+_STATE_AT = 256
+_SIZE = 1024
+_TRIES = 1000
+
+
+class Mode(enum.IntEnum):
+    """What the RTDE loop is doing."""
+
+    CONNECTING = 0
+    RECOVERING = 1
+    READY = 2
+    BLOCKED = 3
+    FAULT = 4
+
+
+class Command(NamedTuple):
+    """From the node."""
+
+    time: float
+    """time.monotonic(), which both processes share."""
+    twist: tuple[float, ...]
+    gripper: float
+    """Opening; not a number: none asked for yet."""
+    gripper_count: int
+    """Of requests to the gripper."""
+    recover_count: int
+    """Of requests to recover."""
+    quit: bool
+
+
+class State(NamedTuple):
+    """From the RTDE loop."""
+
+    time: float
+    """time.monotonic() when it was written."""
+    robot_time: float
+    """The controller's clock."""
+    q: tuple[float, ...]
+    qd: tuple[float, ...]
+    pose: tuple[float, ...]
+    twist: tuple[float, ...]
+    gripper: float
+    mode: Mode
+    recovered: int
+    """Requests to recover that were taken note of."""
+    sent: int
+    """speedL calls so far."""
+    late: int
+    """Periods that began more than half a period late."""
+    longest_period_s: float
+    realtime: bool
+    text: str
+
+
+NO_COMMAND = Command(0.0, (0.0,) * 6, float("nan"), 0, 0, False)
+
+
+class Link:
+    def __init__(self, fd: int | None = None) -> None:
+        """A new piece of memory, or the one behind an inherited file descriptor."""
+        if fd is None:
+            fd = os.memfd_create("cail-ur5e")
+            os.ftruncate(fd, _SIZE)
+        self.fd = fd
+        self._memory = mmap.mmap(fd, _SIZE)
+
+    def send(self, command: Command) -> None:
+        self._write(0, _COMMAND_AT, _COMMAND.pack(command.time, *command.twist, *command[2:]))
+
+    def command(self) -> Command:
+        v = _COMMAND.unpack(self._read(0, _COMMAND_AT, _COMMAND.size))
+        return Command(v[0], v[1:7], *v[7:])
+
+    def publish(self, state: State) -> None:
+        flat = (*state[:2], *state.q, *state.qd, *state.pose, *state.twist, state.gripper, int(state.mode), *state[8:13])
+        self._write(_STATE_AT - 8, _STATE_AT, _STATE.pack(*flat, state.text.encode()[:512]))
+
+    def state(self) -> State:
+        v = _STATE.unpack(self._read(_STATE_AT - 8, _STATE_AT, _STATE.size))
+        text = v[33].rstrip(b"\0").decode("utf-8", "replace")
+        return State(v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], text)
+
+    def _write(self, counter_at: int, at: int, data: bytes) -> None:
+        (count,) = _COUNTER.unpack_from(self._memory, counter_at)
+        count |= 1  # also if a writer died half-way
+        _COUNTER.pack_into(self._memory, counter_at, count)
+        self._memory[at : at + len(data)] = data
+        _COUNTER.pack_into(self._memory, counter_at, count + 1)
+
+    def _read(self, counter_at: int, at: int, size: int) -> bytes:
+        for _ in range(_TRIES):
+            (before,) = _COUNTER.unpack_from(self._memory, counter_at)
+            data = bytes(self._memory[at : at + size])
+            (after,) = _COUNTER.unpack_from(self._memory, counter_at)
+            if before == after and before % 2 == 0:
+                break
+        return data
+
+    def close(self) -> None:
+        self._memory.close()
+        os.close(self.fd)

@@ -1,0 +1,160 @@
+"""The simulator on the arm's topics: `ArmNode` on a `PandaArm`, with the task's things, `reset` and `episode_event`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cail_core.cli import Parser, whole_number
+from cail_core.config import find_config, load_config
+from cail_core.errors import BadInput, CailError
+from cail_core.tasks import get_task
+from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid
+from cail_robot.arm import STILL, Twist
+from cail_robot.control import Cycle
+from cail_robot.node import ArmNode, stamped_pose
+from cail_robot.ros import STATE_QOS, run
+from cail_robot.safety import Limits
+from cail_sim.panda_arm import PandaArm
+from cail_sim.tasks import Panda
+
+EVENTS = {
+    Outcome.SUCCESS: "succeeded",
+    Outcome.DROPPED: "dropped",
+    Outcome.COLLIDED: "collided",
+    Outcome.TIMEOUT: "timed out",
+}
+REALTIME_TICKS = 4
+"""Ticks in one control period of a simulator in real time: 8 ms, so that a stop is not held up by the period."""
+REPEAT_S = 0.1
+"""Where time waits for commands, the present is said again this often, for those who join."""
+
+
+class SimNode(ArmNode):
+    """In real time, or (`paced` False) with a clock that advances by one period for every command that comes."""
+
+    def __init__(self, arm: PandaArm, limits: Limits, *, seed: int = 0, paced: bool = True, namespace: str = "arm") -> None:
+        self._panda = arm
+        self._seed = seed
+        self._rng = np.random.default_rng((seed, 0))
+        self._referee: PickPlaceAvoid | None = None
+        self._episode = 0
+        self._last_twist: Twist = STILL
+        self._said_at = 0.0
+        super().__init__(arm, limits, namespace=namespace, paced=paced)
+
+    def set_up(self) -> None:
+        from geometry_msgs.msg import PoseStamped
+        from rosgraph_msgs.msg import Clock
+        from std_msgs.msg import String
+
+        self._declare("seed", self._seed, "setting it decides the episodes that the next resets begin")
+        self._events, self._event = self.create_publisher(String, "episode_event", STATE_QOS), String
+        names = ("object_pose", "obstacle_pose", "target_pose")
+        self._things = [self.create_publisher(PoseStamped, name, STATE_QOS) for name in names]
+        self._ticking, self._tick = self.create_publisher(Clock, "/clock", STATE_QOS), Clock
+
+    def seconds(self) -> float:
+        return super().seconds() if self._paced else self._panda.time
+
+    def after(self, cycle: Cycle, publish: bool) -> None:
+        """The state that the period led to, and whether it ended the episode."""
+        self._last_twist = cycle.outcome.twist
+        if publish:
+            self._say_all()
+        if self._referee is not None:
+            scene = self._panda.world.scene()
+            self._referee.gripper(scene, -1.0 if self._panda.closing else 1.0)
+            _, outcome = self._referee.advance(scene, self._last_twist[:3])
+            if outcome is not None:
+                self._referee = None
+                self._tell(EVENTS[outcome])
+
+    def wait_for_command(self) -> None:
+        super().wait_for_command()
+        if time.monotonic() - self._said_at > REPEAT_S:
+            self._say_all()
+
+    def _say_all(self) -> None:
+        """The arm and the task's things, with one stamp."""
+        from builtin_interfaces.msg import Time
+
+        now = self.seconds()
+        nanoseconds = round(now * 1e9)
+        stamp = Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+        self._said_at = time.monotonic()
+        if not self._paced:
+            self.send(self._ticking, self._tick(clock=stamp))
+        things = self._panda.world.poses()
+        for publisher, (position, orientation) in zip(self._things, things, strict=True):
+            self.send(publisher, stamped_pose(position, orientation, stamp, self._panda.base_frame))
+        self.publish_state(self._panda.read(), stamp, self._last_twist)
+
+    def _tell(self, event: str) -> None:
+        self.send(self._events, self._event(data=json.dumps({"event": event, "episode": self._episode, "time": self.seconds()})))
+
+    def _restart(self) -> None:
+        scene = self._panda.restart(self._rng)
+        self.control.start_anew()
+        self._last_twist = STILL
+        self._referee = PickPlaceAvoid(self._panda.config, self._panda.task.max_ticks)
+        self._referee.begin(scene, closing=self._panda.closing)
+        self._episode += 1
+        self._tell("started")
+        self._say_all()
+
+    def _on_reset(self, request: Any, response: Any) -> Any:
+        self.control.in_loop(self._restart)
+        response.success, response.message = True, f"episode {self._episode} started"
+        return response
+
+    def _set_parameters(self, parameters: Sequence[Any]) -> Any:
+        result = super()._set_parameters(parameters)
+        for parameter in parameters:
+            if parameter.name == "seed" and result.successful:
+                self._rng = np.random.default_rng((parameter.value, 0))
+        return result
+
+
+class Sim:
+    """`cail up sim`: the simulated Panda with its table."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--task", default="panda", help="panda or panda-carry; default: panda")
+        parser.add_argument("--limits", metavar="FILE", help="limits in place of the simulator's own; `limits`: the real arms'")
+        parser.add_argument("--pace", choices=("realtime", "commands"), default="realtime",
+                            help="commands: /clock advances one decision for every twist_cmd, as fast as they come")
+        parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes that `reset` begins; default: 0")
+        parser.add_argument("--namespace", default="arm", help="default: arm")
+        parser.add_argument("--window", action="store_true", help="show PyBullet's window")
+
+    @staticmethod
+    def nodes(args: argparse.Namespace) -> list[SimNode]:
+        task = get_task(args.task)
+        if not isinstance(task, Panda):
+            raise BadInput(f"expected a task of the simulated Panda (panda, panda-carry), given '{args.task}'")
+        limits = load_config(Limits, find_config(args.limits)) if args.limits else task.config.limits
+        paced = args.pace == "realtime"
+        arm = PandaArm(task, REALTIME_TICKS if paced else None, window=args.window)
+        return [SimNode(arm, limits, seed=args.seed, paced=paced, namespace=args.namespace)]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """The executable `sim_node` of `ros2 run` and launch files; what follows --ros-args is ROS's."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    ours = words[: words.index("--ros-args")] if "--ros-args" in words else words
+    parser = Parser(prog="sim_node", description="The simulated Panda on the arm's topics.")
+    Sim.add_arguments(parser)
+    args = parser.parse_args(ours)
+    try:
+        return run(lambda: Sim.nodes(args), [parser.prog, *words[len(ours) :]])
+    except CailError as fault:
+        print(f"sim_node: {fault}", file=sys.stderr)
+        return 2

@@ -1,0 +1,104 @@
+"""The simulator on the topics, as a process of its own over real DDS, and the environment over those topics."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rclpy")
+pytest.importorskip("pybullet")
+
+from ros_bench import own_domain, process
+
+from cail_core.evaluation import evaluate
+from cail_core.tasks import get_task
+from cail_robot.arm import ArmError
+from cail_robot.operator import Operator, wait_for
+
+own_domain()
+
+
+@pytest.fixture
+def best():
+    """The best scripted demonstrator, by one seed."""
+    (script, _), *_ = get_task("panda").mixes()["best"]
+    return script.start(np.random.default_rng(0))
+
+
+@pytest.fixture
+def waiting_sim() -> Iterator[None]:
+    """Time waits for commands."""
+    with process("-m", "cail_core.cli", "up", "sim", "--pace", "commands"):
+        yield
+
+
+def test_the_same_actions_give_the_same_episode_in_process_and_over_ros(waiting_sim: None, best) -> None:
+    over_ros, in_process = get_task("panda-ros").make_env(1), get_task("panda").make_env(1)
+    try:
+        seen, expected = over_ros.reset(5), in_process.reset(5)
+        np.testing.assert_array_equal(seen, expected)
+        for _ in range(200):
+            action = best(seen[0])[None]
+            step, reference = over_ros.step(action), in_process.step(action)
+            for name, value in step._asdict().items():
+                np.testing.assert_array_equal(value, getattr(reference, name), err_msg=name)
+            seen = step.observation
+            if step.success[0]:
+                break
+        assert step.success[0]
+    finally:
+        over_ros.close()
+        in_process.close()
+
+
+def test_evaluation_runs_over_the_topics_at_the_limits_of_a_real_arm(best) -> None:
+    """The kinematic script succeeds at half of the speed it was written for, in twice the time; that is said."""
+    with process("-m", "cail_core.cli", "up", "sim", "--pace", "commands", "--limits", "limits"):
+        result = evaluate(get_task("panda-ros"), lambda batch: np.stack([best(batch[0])]), episodes=1, seed=1)
+    assert result.success.tolist() == [True]
+    assert result.lengths[0] > 130
+
+
+def test_more_environments_than_arms_are_refused_in_one_line() -> None:
+    with pytest.raises(Exception, match="one arm is one environment"):
+        get_task("panda-ros").make_env(2)
+
+
+def test_in_real_time_the_things_of_the_task_are_on_the_topics_and_reset_starts_episodes() -> None:
+    from geometry_msgs.msg import PoseStamped
+    from std_msgs.msg import String
+
+    from cail_robot.ros import STATE_QOS
+
+    with process("-m", "cail_core.cli", "up", "sim") as node, Operator() as operator:
+        poses: dict[str, list[PoseStamped]] = {"object_pose": [], "target_pose": [], "obstacle_pose": []}
+        events: list[String] = []
+        for name, into in poses.items():
+            operator.node.create_subscription(PoseStamped, name, into.append, STATE_QOS)
+        operator.node.create_subscription(String, "episode_event", events.append, STATE_QOS)
+        operator.ready()
+        for episode in (1, 2):
+            assert operator.call("reset").success
+            wait_for(lambda n=episode: len(events) >= n, "episode_event")
+        wait_for(lambda: all(poses.values()), "the poses")
+        first, second = (json.loads(event.data) for event in events[:2])
+        assert (first["event"], first["episode"], second["episode"]) == ("started", 1, 2)
+        position = poses["target_pose"][-1].pose.position
+        assert 0.28 <= position.x <= 0.32
+        assert position.z == pytest.approx(0.04)
+        start = operator.heard["ee_pose"][-1].pose.position.x
+        operator.ready()
+        moved = lambda: operator.heard["ee_pose"][-1].pose.position.x < start - 0.01  # noqa: E731
+        operator.drive_until((-0.1, 0.0, 0.0, 0.0, 0.0, 0.0), moved, "the tool to move")
+        node.send_signal(signal.SIGINT)
+        assert node.wait(10) == 0
+
+
+def test_nobody_on_the_topics_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cail_robot.ros_env.PATIENCE_S", 0.5)
+    with pytest.raises(ArmError, match=r"cail up sim"):
+        get_task("panda-ros").make_env(1)

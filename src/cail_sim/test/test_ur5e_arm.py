@@ -1,0 +1,254 @@
+"""UR5eArm behind the filter against the control box: real processes, real sockets, faults on demand."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from boxes import RunningBox, prompt_process, running_box
+
+from cail_robot.arm import STILL, ArmError, ArmMode, Twist
+from cail_robot.control import ArmControl, State
+from cail_robot.safety import Limits
+from cail_robot.ur5e import kinematics
+from cail_robot.ur5e.arm import UR5eArm
+from cail_robot.ur5e.config import GripperConfig, UR5eConfig
+
+pytest.importorskip("rtde_control")
+
+DOWN: Twist = (0.0, 0.0, -0.04, 0.0, 0.0, 0.0)
+
+
+class Lab:
+    """A node without ROS: the control loop in a thread, and a person who commands."""
+
+    def __init__(self, box: RunningBox, **settings: object) -> None:
+        # Patient settings: a test machine may be busy. The benchmark measures the real ones.
+        patient = {"watchdog_hz": 8.0, "command_timeout_s": 0.3, "link_timeout_s": 0.3}
+        self.box = box
+        self.arm = UR5eArm(UR5eConfig(robot_ip=box.host, **{**patient, **settings}))  # type: ignore[arg-type]
+        self.control = ArmControl(self.arm, Limits(stale_after_s=0.3, max_stamp_age_s=0.5))
+        self.wanted: Twist | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._thread.start()
+        self.until_state(State.IDLE)
+
+    def _loop(self) -> None:
+        while not self._ending.is_set():
+            if self.wanted is not None:
+                self.control.command(self.wanted, "base", time.time())
+            self.control.cycle()
+            time.sleep(0.002)
+
+    def until_state(self, state: State, timeout_s: float = 15.0) -> str:
+        end = time.monotonic() + timeout_s
+        while self.control.state is not state:
+            assert time.monotonic() < end, f"expected {state}, is {self.control.status}"
+            time.sleep(0.002)
+        return self.control.status.reason
+
+    def move(self) -> None:
+        """Enable, command rest, then motion, and see the arm move."""
+        self.wanted = STILL
+        done, text = self.control.enable(True)
+        assert done, text
+        end = time.monotonic() + 5.0
+        while self.control.status.needs_zero:
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        self.wanted = DOWN
+        self.box.wait_for(moving=True)
+
+    def clear(self) -> None:
+        """clear_fault until it is through."""
+        end = time.monotonic() + 15.0
+        while self.control.state is not State.IDLE:
+            assert time.monotonic() < end, self.control.status
+            if self.control.state is State.FAULT:
+                self.control.clear_fault()
+            time.sleep(0.1)
+
+    def stays_at_rest(self, seconds: float = 0.4) -> None:
+        """Although motion is still commanded."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            assert not self.box.status()["moving"]
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        self._ending.set()
+        self._thread.join(20)
+        self.control.close()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[RunningBox]:
+    with prompt_process(), running_box() as box:
+        yield box
+
+
+@pytest.fixture
+def box(shared: RunningBox) -> RunningBox:
+    shared.fault("reset")
+    return shared
+
+
+@pytest.fixture
+def lab(box: RunningBox) -> Iterator[Lab]:
+    lab = Lab(box)
+    yield lab
+    lab.close()
+
+
+def test_moves_as_the_filter_says_and_ends_in_order(lab: Lab, box: RunningBox):
+    lab.move()
+    start = lab.arm.read()
+    assert start.mode is ArmMode.READY
+    assert box.status()["watchdog"]
+    time.sleep(0.5)
+    now = lab.arm.read()
+    assert now.position[2] < start.position[2] - 0.01
+    assert now.position[:2] == pytest.approx(start.position[:2], abs=1e-3)
+    assert now.twist[2] == pytest.approx(-0.04, abs=0.005)
+    assert now.jacobian is not None
+    assert now.jacobian @ now.qdot == pytest.approx(now.twist, abs=1e-6)
+    frame = kinematics.forward(now.q, lab.arm.config.tool_offset)
+    assert now.position == pytest.approx(frame.origin, abs=1e-6)
+    lab.close()
+    status = box.wait_for(moving=False, runtime="STOPPED")
+    assert "dashboard" in str(status["said"])
+    assert lab.arm.loop_pid() is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "repair", "text"),
+    [
+        ("pstop", "", "protective stop"),
+        ("estop", "release", "emergency stop"),
+        ("pendant-stop", "", "stopped at the pendant"),
+        ("pause", "", "paused at the pendant"),
+        ("safeguard open", "safeguard closed", "safeguard"),
+        ("slider 0.5", "slider 1", "slider is at 50%"),
+        ("remote off", "remote on", "remote control is off"),
+    ],
+)
+def test_a_fault_stops_the_arm_until_it_is_cleared(lab: Lab, box: RunningBox, fault: str, repair: str, text: str):
+    lab.move()
+    box.fault(fault)
+    assert text in lab.until_state(State.FAULT)
+    box.wait_for(moving=False)
+    lab.stays_at_rest()
+    if repair:
+        lab.control.clear_fault()  # too early: what stops the arm is still there
+        time.sleep(0.3)
+        assert lab.control.state is State.FAULT
+        box.fault(repair)
+        lab.stays_at_rest()
+    lab.clear()
+    lab.stays_at_rest(0.2)  # no motion without a new enable
+    lab.move()
+
+
+def test_silence_of_the_node_stops_the_arm(lab: Lab, box: RunningBox):
+    lab.move()
+    lab._ending.set()
+    lab._thread.join()
+    box.wait_for(moving=False)
+    state = lab.arm.read()
+    assert state.mode is ArmMode.FAULT
+    assert "silent" in state.faults[0]
+    lab.arm.send_twist(DOWN)
+    time.sleep(0.1)
+    assert not box.status()["moving"]
+
+
+def test_a_killed_loop_is_stopped_by_the_watchdog_and_started_again(lab: Lab, box: RunningBox):
+    lab.move()
+    pid = lab.arm.loop_pid()
+    assert pid is not None
+    killed = time.monotonic()
+    os.kill(pid, signal.SIGKILL)
+    status = box.wait_for(moving=False)
+    assert float(str(status["moving_at"])) - killed < 0.6
+    lab.until_state(State.DISCONNECTED)
+    lab.until_state(State.IDLE)
+    lab.stays_at_rest()
+    assert lab.arm.loop_pid() != pid
+    lab.move()
+
+
+@pytest.mark.parametrize("fault", ["drop 200", "freeze 1000", "half-open 800", "restart 300", "garbage 200"])
+def test_a_broken_link_stops_the_arm_and_comes_back_at_rest(lab: Lab, box: RunningBox, fault: str):
+    lab.move()
+    box.fault(fault)
+    box.wait_for(moving=False)
+    if fault == "garbage 200":  # ur_rtde may read over some of it
+        lab.until_state(State.DISCONNECTED)
+    end = time.monotonic() + 20.0
+    while lab.control.state not in (State.IDLE, State.FAULT) or box.status()["clients"] == 0:
+        assert time.monotonic() < end, lab.control.status
+        time.sleep(0.01)
+    lab.stays_at_rest()
+    lab.clear()
+    lab.move()
+
+
+def test_nobody_there_is_one_sentence():
+    arm = UR5eArm(UR5eConfig(robot_ip="127.200.200.200"))
+    with pytest.raises(ArmError, match=r"no control box answers at 127\.200\.200\.200"):
+        arm.connect()
+    arm.close()
+    arm.close()
+
+
+def test_a_refused_program_is_a_fault_that_can_be_cleared(box: RunningBox):
+    box.fault("script refuse")
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host))
+    arm.connect()
+    try:
+        state = arm.read()
+        assert state.mode is ArmMode.FAULT
+        assert "program does not start" in state.faults[0]
+        box.fault("script accept")
+        arm.recover()
+        end = time.monotonic() + 15
+        while arm.read().mode is not ArmMode.READY:
+            assert time.monotonic() < end, arm.read()
+            time.sleep(0.01)
+    finally:
+        box.fault("script accept")
+        arm.close()
+
+
+@pytest.mark.parametrize("gripper", [GripperConfig(), GripperConfig(kind="digital", output=16, travel_s=0.1)])
+def test_grippers_open_and_close(box: RunningBox, gripper: GripperConfig):
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host, gripper=gripper))
+    arm.connect()
+    try:
+        for opening, level in ((0.0, 1 << 16), (1.0, 0)):
+            arm.send_gripper(opening)
+            end = time.monotonic() + 10
+            while abs(arm.read().gripper - opening) > 0.02:
+                assert time.monotonic() < end
+                arm.send_twist(STILL)
+                time.sleep(0.01)
+            if gripper.kind == "digital":
+                assert box.status()["digital_out"] == level
+            else:
+                assert box.status()["gripper"] == pytest.approx(opening, abs=0.02)
+    finally:
+        arm.close()
+
+
+def test_settings_are_checked():
+    from cail_core.config import find_config, load_config
+    from cail_core.errors import ConfigError
+
+    assert load_config(UR5eConfig, find_config("ur5e")) == UR5eConfig()
+    with pytest.raises(ConfigError, match="tool_offset: expected 6"):
+        UR5eConfig(tool_offset=(0.0, 0.0, 0.1))
