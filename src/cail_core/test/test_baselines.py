@@ -207,7 +207,7 @@ def generator_of(seed: int) -> torch.Generator:
 
 def test_less_noise_ranks_higher_and_only_beyond_the_margin() -> None:
     demos = demonstrations((0.5,), (0.1,), episodes=20)
-    clone = CloningLearner(demos, small("bc"), generator())
+    clone = CloningLearner(demos, small("bc"), generator(), STEPS)
     while clone.done < 200:
         clone.iterate()
     rollouts, steps = noisy_rollouts(Line(), clone.actor, 11, 10, seed=0, generator=generator())
@@ -223,7 +223,7 @@ def test_less_noise_ranks_higher_and_only_beyond_the_margin() -> None:
 
 def test_noise_zero_is_the_policy_and_noise_one_forgets_it() -> None:
     demos = demonstrations((0.5,), (0.1,), episodes=5)
-    actor = CloningLearner(demos, small("bc"), generator()).actor
+    actor = CloningLearner(demos, small("bc"), generator(), STEPS).actor
     rollouts, _ = noisy_rollouts(Line(), actor, 2, 50, seed=0, generator=generator())
     half = 50 * STEPS
     with torch.no_grad():

@@ -49,7 +49,8 @@ class RayEngine:
         except ImportError:
             raise MissingDependency(f"--engine ray needs Ray; {how_to_add('ray')}") from None
         self._ray = ray
-        local: dict[str, Any] = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False}
+        local: dict[str, Any] = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False,
+                                                    "_node_ip_address": "127.0.0.1"}
         try:
             ray.init(address=address or "local", ignore_reinit_error=True, log_to_driver=False,
                      runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}}, **local)
