@@ -122,7 +122,7 @@ class _Weighted:
     @property
     def _drawn(self) -> bool:
         """Whether a pair's weight is how often it is drawn, rather than how much it counts in the loss."""
-        return self.config.weighting == "draw" and self.config.confidence == "before"
+        return self.config.weighting == "draw" and self.config.confidence in ("before", *GIVEN)
 
     def _demo_rows(self, pairs: Tensor, size: int, times: int) -> list[Tensor]:
         """Places in `pairs` (each names a demonstration pair) for `times` batches."""
@@ -300,7 +300,7 @@ class AdversarialLearner(OnlineLearner):
                         reward_sees_action=c.reward_sees_action)
         if self.config.learner == "ic-gail":
             return IcGail(states + 1, actions, generator, hidden=c.hidden, threshold=self.config.ic_gail.threshold,
-                          labelled=padded(self.data, self._demo_steps_left), label=pair_labels(self._demos))
+                          labelled=self._pad(self.data, self._demo_steps_left), label=pair_labels(self._demos))
         return Gail(states + 1, actions, generator, hidden=c.hidden)
 
     def _rate(self) -> float:
@@ -327,7 +327,8 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
     from cail_core.algorithms import drex, dwbc, ssrr, trex  # they build on this module
 
     if resumed:
-        config = replace(config, before=replace(config.before, steps=0, select="none"))
+        config = replace(config, before=replace(config.before, steps=0, select="none"),
+                         classifier=replace(config.classifier, steps=0))
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
         return CloningLearner(demos, config, generator, task.spec.max_steps)
