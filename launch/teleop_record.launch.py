@@ -25,7 +25,7 @@ def generate_launch_description() -> LaunchDescription:
         DeclareLaunchArgument("input", default_value="keyboard",
                               choices=["keyboard", "gamepad", "spacemouse", "joy_topic", "scripted"], description="what steers"),
         DeclareLaunchArgument("script", default_value="teleop.txt", description="with input:=scripted: the file of what to do"),
-        DeclareLaunchArgument("dataset", default_value="demonstrations", description="the dataset's folder, made if it is not there"),
+        DeclareLaunchArgument("dataset", default_value="demonstrations", description="the dataset's folder, made if missing"),
         DeclareLaunchArgument("demonstrator", default_value="unknown", description="who demonstrates"),
         DeclareLaunchArgument("task", default_value="panda", description="the task that is demonstrated"),
         DeclareLaunchArgument("rate", default_value="50", description="frames a second in the dataset; divides the arm's rate"),

@@ -156,22 +156,28 @@ class CloningLearner(_Weighted):
         self.actor = TanhGaussianActor(self.data.state.shape[1], self.data.action.shape[1], generator, hidden=config.ppo.hidden)
         self.actor.standardise.set(*_scale(self.data.state))
         self.cail = self._tie(BehaviourCloning(self.actor, config.cloning.sigma), config.cloning.rate)
+        self._average = self.cail.theta
 
     def iterate(self) -> Metrics:
         metrics: list[Metrics] = []
         for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, CLONING_STEPS):
             demo = self.data.rows(rows)
             metrics.append(self._update(rows, demo, demo))
+            self._average = _averaged(self._average, self.cail.theta, self.config.cloning.average)
         self.done += CLONING_STEPS
-        self.cail.inner.load(self.cail.theta)
+        self.cail.inner.load(self._average)
         return _mean(metrics) | self._confidence_metrics()
 
     def begin_segment(self, segment: int) -> None:
         """Nothing runs outside."""
 
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"average": self._average}
+
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self.cail.inner.load(self.cail.theta)
+        self._average = dict(state["average"])
+        self.cail.inner.load(self._average)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -249,10 +255,12 @@ class OnlineLearner(_Weighted):
         """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
         cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
         cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
+        average = cail.theta
         for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, self.config.clone):
             demo = self.data.rows(rows)
             cail.weighted_step(self._row_weights(rows), demo, demo)
-        cloning.load(cail.theta)
+            average = _averaged(average, cail.theta, self.config.cloning.average)
+        cloning.load(average)
 
     @torch.no_grad()
     def _learned_reward(self, policy: Padded) -> Tensor:
@@ -338,6 +346,13 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
     if config.learner in by_ranking:
         return by_ranking[config.learner](task, demos, config, seed, generator)
     return AdversarialLearner(task, demos, config, seed, generator)
+
+
+def _averaged(average: Parameters, theta: Parameters, keep: float) -> Parameters:
+    """Cloning wanders around its optimum from step to step; the middle of where it has been is steadier."""
+    if keep == 0.0:
+        return theta
+    return {name: torch.lerp(value, average[name], keep) for name, value in theta.items()}
 
 
 def _scale(states: Tensor) -> tuple[Tensor, Tensor]:

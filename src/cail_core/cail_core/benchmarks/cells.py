@@ -72,7 +72,7 @@ class Cell:
 
 def config_of(cell: Cell) -> MethodConfig:
     """The method's installed settings with the cell's changes."""
-    values = json.loads(json.dumps(to_dict(method_config(cell.method))))
+    values = json.loads(json.dumps(to_dict(method_config(cell.method, cell.task))))
     for name, value in cell.changes.items():
         *path, last = name.split(".")
         place = values
