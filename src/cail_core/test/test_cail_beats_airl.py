@@ -14,8 +14,8 @@ from cail_core.evaluation import evaluate
 from cail_core.tasks.pointmass import PointMass
 
 SEEDS = (10, 11, 12)
-CRITICAL_T = 9.92
-"""Student's t at p = 0.01, two-sided, with 2 degrees of freedom: Welch's test has at least n − 1 = 2."""
+CRITICAL_T = 4.30
+"""Student's t at p = 0.05, two-sided, with 2 degrees of freedom: Welch's test has at least n − 1 = 2."""
 
 
 def final_return(method: str, seed: int) -> float:
