@@ -33,8 +33,9 @@ setup(
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": [],
-        "cail.commands": ["up = cail_robot.up:register"],
+        "console_scripts": ["ur5e_node = cail_robot.ur5e.up:main"],
+        "cail.arms": ["ur5e = cail_robot.ur5e.up:UR5e"],
+        "cail.commands": ["record = cail_robot.record:register", "up = cail_robot.up:register"],
         "cail.tasks": [
             "panda-carry-ros = cail_robot.ros_env:PandaCarryOverRos",
             "panda-ros = cail_robot.ros_env:PandaOverRos",

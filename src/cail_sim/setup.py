@@ -6,7 +6,7 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed"]},
+    package_data={package_name: ["py.typed", "data/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -21,15 +21,22 @@ setup(
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": ["sim_node = cail_sim.up:main"],
-        "cail.arms": ["sim = cail_sim.up:Sim"],
+        "cail.arms": [
+            "sim = cail_sim.up:Sim",
+            "ur5e-sim = cail_sim.ur5e_node:UR5eSim",
+        ],
         "cail.benchmarks": [
             "arm-faults = cail_sim.arm_faults:run",
             "arm-latency = cail_sim.arm_latency:run",
             "panda-speed = cail_sim.speed:run",
+            "ur5e-faults = cail_sim.ursim.bench_faults:run",
+            "ur5e-rate = cail_sim.ursim.bench_rate:run",
+            "ursim-fuzz = cail_sim.ursim.bench_fuzz:run",
         ],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
+            "ur5e = cail_sim.ur5e:UR5e",
         ],
         "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],
     },

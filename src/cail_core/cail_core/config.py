@@ -43,15 +43,19 @@ def config_folders() -> list[Path]:
     return [f for f in dict.fromkeys(folders) if f.is_dir()]
 
 
+def installed_config(name: str) -> Path | None:
+    """The installed config `name`.yaml, if there is one."""
+    file = name if Path(name).suffix in (".yaml", ".yml") else f"{name}.yaml"
+    return next((folder / file for folder in config_folders() if (folder / file).exists()), None)
+
+
 def find_config(name: str) -> Path:
     """The file `name`, or the installed config `name`.yaml."""
     given = Path(name)
     if given.suffix in (".yaml", ".yml") and given.exists():
         return given
-    for folder in config_folders():
-        candidate = folder / (name if given.suffix in (".yaml", ".yml") else f"{name}.yaml")
-        if candidate.exists():
-            return candidate
+    if (installed := installed_config(name)) is not None:
+        return installed
     have = sorted({p.stem for folder in config_folders() for p in folder.glob("*.yaml")})
     raise ConfigError(f"expected a YAML file or one of the installed configs ({', '.join(have) or 'none found'}), given '{name}'")
 
@@ -83,6 +87,13 @@ def read_yaml(path: Path) -> Any:
 def load_config(cls: type[T], path: Path) -> T:
     """Read `path` into the dataclass `cls`; every unknown key and wrong value is listed in one ConfigError."""
     return build(cls, read_yaml(path) or {}, str(path))
+
+
+def merged(values: Any, changes: Any) -> Any:
+    """`values` with `changes` put over them, key by key."""
+    if not (isinstance(values, dict) and isinstance(changes, dict)):
+        return changes
+    return {**values, **{key: merged(values.get(key), change) for key, change in changes.items()}}
 
 
 def build(cls: type[T], values: Any, where: str) -> T:

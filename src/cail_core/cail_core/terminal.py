@@ -37,30 +37,32 @@ class Terminal:
 
     def __init__(self, otherwise: str) -> None:
         """`otherwise` is what a person can do where there is no terminal."""
-        self._in, self._out = sys.stdin, sys.stdout
-        if not (self._in.isatty() and self._out.isatty()):
+        if not (sys.stdin.isatty() and sys.stdout.isatty()):
             raise BadInput(f"expected a terminal to draw on and to read keys from, found a pipe or a file; {otherwise}")
         if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
             raise BadInput(f"expected a terminal that can place text, given TERM={os.environ.get('TERM', '')}; {otherwise}")
-        self.unicode = "utf" in (self._out.encoding or "").lower()
+        self._encoding = sys.stdout.encoding or "utf-8"
+        self.unicode = "utf" in self._encoding.lower()
+        # Copies: a library may turn standard output away for a moment while it starts.
+        self._in, self._out = os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno())
         self._before: list[Any] = []
         self._handlers: dict[signal.Signals, Any] = {}
 
     @property
     def size(self) -> tuple[int, int]:
         """Columns and lines, as they are now: a window can be resized."""
-        found = os.get_terminal_size(self._out.fileno())
+        found = os.get_terminal_size(self._out)
         return found.columns or 80, found.lines or 24  # a serial line does not know
 
     def __enter__(self) -> Terminal:
-        self._before = termios.tcgetattr(self._in.fileno())
+        self._before = termios.tcgetattr(self._in)
         for stop in _STOPS:
             self._handlers[stop] = signal.signal(stop, _leave_by_signal)
-        changed = termios.tcgetattr(self._in.fileno())
+        changed = termios.tcgetattr(self._in)
         changed[0] &= ~(termios.ICRNL | termios.INLCR | termios.IXON)
         changed[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN)
         changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
-        termios.tcsetattr(self._in.fileno(), termios.TCSADRAIN, changed)
+        termios.tcsetattr(self._in, termios.TCSADRAIN, changed)
         self._write(_ENTER)
         return self
 
@@ -68,9 +70,11 @@ class Terminal:
         with suppress(OSError):  # the line may be gone
             self._write(_LEAVE)
         with suppress(OSError, termios.error):
-            termios.tcsetattr(self._in.fileno(), termios.TCSADRAIN, self._before)
+            termios.tcsetattr(self._in, termios.TCSADRAIN, self._before)
         for stop, handler in self._handlers.items():
             signal.signal(stop, handler)
+        os.close(self._in)
+        os.close(self._out)
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show `lines` from the top; each has been made to fit the width with `fit`."""
@@ -84,21 +88,21 @@ class Terminal:
         """
         if not self._ready(timeout_s):
             return []
-        data = os.read(self._in.fileno(), 4096)
+        data = os.read(self._in, 4096)
         if not data:
             return ["end"]
         text = data.decode("utf-8", "replace")
         if text.endswith(("\x1b", "\x1b[", "\x1bO")) and self._ready(ESCAPE_WAIT_S):
-            text += os.read(self._in.fileno(), 4096).decode("utf-8", "replace")
+            text += os.read(self._in, 4096).decode("utf-8", "replace")
         return split_keys(text)
 
     def _ready(self, timeout_s: float) -> bool:
-        return bool(select.select([self._in.fileno()], [], [], timeout_s)[0])
+        return bool(select.select([self._in], [], [], timeout_s)[0])
 
     def _write(self, text: str) -> None:
-        rest = text.encode(self._out.encoding or "utf-8", "replace")
+        rest = text.encode(self._encoding, "replace")
         while rest:
-            rest = rest[os.write(self._out.fileno(), rest) :]
+            rest = rest[os.write(self._out, rest) :]
 
 
 def split_keys(text: str) -> list[str]:

@@ -56,7 +56,9 @@ class Line:
         return {}
 
 
-def demonstrations(aims: Sequence[float], tremors: Sequence[float], *, episodes: int, ranked: int = 0, seed: int = 0) -> Demonstrations:
+def demonstrations(
+    aims: Sequence[float], tremors: Sequence[float], *, episodes: int, ranked: int = 0, seed: int = 0
+) -> Demonstrations:
     """`episodes` of each of some people, who steer to `aims` with `tremors`. `ranked` of each are ranked by how near they aim."""
     rng = np.random.default_rng(seed)
     env = LineEnv(episodes)

@@ -180,7 +180,7 @@ def rounds_fought(absorbing: bool) -> float:
                      ppo=replace(config.ppo, rollout_steps=1000, num_envs=50, minibatch=250, learning_rate=1e-3))
     learner = AdversarialLearner(Duel(), duellists(), config, 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
     learner.begin_segment(0)
-    return float(np.mean([learner.iterate()["return"] for _ in range(40)][-5:]))
+    return float(np.mean([learner.iterate()["return"] for _ in range(25)][-5:]))
 
 
 def test_giving_up_pays_without_absorbing_states_and_not_with_them() -> None:

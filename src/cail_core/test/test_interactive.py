@@ -18,15 +18,18 @@ from builders import episode, fast_folder, features, write
 from person import Window, at_terminal
 
 from cail_core.cli import main
+from cail_core.demos import sketch as sketches
 from cail_core.demos.comparisons import FILE, Comparisons, choose
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import delete
 from cail_core.demos.episode import Episode, end_flags
-from cail_core.demos.facts import facts_of
-from cail_core.demos.features import ACTION, REWARD, STATE, SUCCESS, frame_features
+from cail_core.demos.facts import facts_of, view_of
+from cail_core.demos.features import ACTION, STATE, frame_features
 from cail_core.demos.ranking import from_groups, read_ranking
-from cail_core.demos.sketch import View, sketch
+from cail_core.demos.sketch import sketch
 from cail_core.errors import DatasetError
+from cail_core.tasks import TaskSpec
+from cail_core.tasks.base import Thing, View
 from cail_core.terminal import fit, split_keys
 
 RANK = [sys.executable, "-m", "cail_core.cli", "demos", "rank"]
@@ -183,30 +186,38 @@ def test_undo_takes_back_only_what_concerns_these_episodes(collected: Path) -> N
 
 
 def test_facts_of_a_path_worked_out_by_hand() -> None:
-    like = frame_features(("goal_dx", "goal_dy", "obstacle_dx", "obstacle_dy"), ("a",), reward=False, success=False)
+    names = ("dx", "dy", "ox", "oy")
+    like = frame_features(names, ("a",), reward=False, success=False)
+    box = Thing("box", ({"dx": -1, "ox": 1}, {"dy": -1, "oy": 1}), 0.5, keep_clear=True)
+    things = (Thing("goal", ({"1": 1.0}, {"1": 2.0})), box)
+    view = View("tool", ({"dx": -1.0}, {"dy": -1.0}), things, radius_m=0.25)
+    spec = TaskSpec("t", "", "", 10, 9, names, ("a",), view=view)
     states = np.array([[0, 0, 3, 4], [-3, -4, 0, 2], [-3, -4, 5, 0]], dtype=np.float32)
     actions = np.array([[0.0], [1.0], [0.5]], dtype=np.float32)
     one = Episode({STATE: states, ACTION: actions, **end_flags(3, truncated=False)}, np.array([-3, 0, 9, 9], np.float32))
-    facts = facts_of(one, like, fps=10)
-    assert (facts.frames, facts.seconds) == (3, 0.3)
+    with fast_folder() as folder:
+        facts = facts_of(write(Path(folder, "demos"), [one], like), 0, spec)
+    assert (facts.frames, facts.seconds) == (3, 3 / 50)
     assert facts.path_length == 5 + 0 + 4
     assert facts.roughness == (1.0 + 0.5) / 2
-    assert facts.closest == 2.0
+    assert facts.clearance == 2.0 - 0.5 - 0.25
+    assert facts.things == {"goal": (1.0, 2.0), "box": (3.0, 4.0)}
     assert facts.path.tolist() == [[0, 0], [3, 4], [3, 4], [3, 0]]
 
 
 def test_other_tasks_show_the_first_two_numbers_and_no_obstacle() -> None:
     like = features()
-    facts = facts_of(episode(4, 0, like), like, fps=10)
-    assert facts.closest is None
+    with fast_folder() as folder:
+        dataset = write(Path(folder, "demos"), [episode(4, 0, like)], like)
+        assert view_of(dataset) is None, "the task pointmass observes other things"
+        facts = facts_of(dataset, 0, None)
+    assert facts.clearance is None
     assert np.array_equal(facts.path[:4], episode(4, 0, like).frames[STATE][:, :2])
-    assert REWARD in like
-    assert SUCCESS in like
 
 
 def test_a_sketch_worked_out_by_hand() -> None:
     path = np.array([[0.0, 0.0], [3.0, 0.0], [3.0, 7.0]])
-    view = View((1.5, 3.5), 1.0)  # 4 × 8 dots: x 0 … 3 to the right, y 0 … 7 up
+    view = sketches.View((1.5, 3.5), 1.0)  # 4 × 8 dots: x 0 … 3 to the right, y 0 … 7 up
     assert sketch(path, view, 2, 2, {}) == ["\u2800\u28b8".replace("\u2800", " "), "\u28c0\u28f8"]
     assert sketch(path, view, 2, 2, {"o": (0.0, 0.0)}, unicode=False) == [" .", "o."]
 
@@ -214,14 +225,14 @@ def test_a_sketch_worked_out_by_hand() -> None:
 def test_a_sketch_fits_and_keeps_shape() -> None:
     angle = np.linspace(0, 2 * np.pi, 200)
     circle = np.stack([5 + 3 * np.cos(angle), 3 * np.sin(angle)], axis=1)
-    lines = sketch(circle, View.of([circle], 40, 12), 40, 12, {})
+    lines = sketch(circle, sketches.View.of([circle], 40, 12), 40, 12, {})
     inked = [[x for x, c in enumerate(line) if c != " "] for line in lines]
     rows = [i for i, line in enumerate(inked) if line]
     width = max(map(max, filter(None, inked))) - min(map(min, filter(None, inked))) + 1
     assert (rows[0], rows[-1]) == (0, 11), "the circle fills the height"
     assert 2 * width == pytest.approx(4 * len(rows), abs=4), "as wide as high, in dots"
     still = np.zeros((3, 2))
-    assert sketch(still, View.of([still], 10, 3), 10, 3, {"o": (0.0, 0.0)})[1].strip() == "o"
+    assert sketch(still, sketches.View.of([still], 10, 3), 10, 3, {"o": (0.0, 0.0)})[1].strip() == "o"
 
 
 def test_keys_are_told_apart() -> None:

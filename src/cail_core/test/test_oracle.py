@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 import torch
 
+from cail_core.cli import main
 from cail_core.errors import BadInput
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
 from cail_core.rl.networks import TanhGaussianActor
-from cail_core.rl.oracle import Recipe, Snapshot, choose, save_demonstrators, train_oracle
+from cail_core.rl.oracle import Recipe, Snapshot, choose, recipe_of, save_demonstrators, train_oracle
 from cail_core.tasks.pointmass import PointMass
 
 
@@ -41,3 +42,28 @@ def test_oracle_run_gives_demonstrators(tmp_path: Path, method: str):
     runner = load_policy(tmp_path / "optimal")
     assert runner.card.provenance["updates"] == found[-1].updates
     np.testing.assert_allclose(evaluate(task, runner, 100, 1).mean, runner.card.provenance["mean_return"], atol=1e-3)
+
+
+def test_a_task_without_a_recipe_gets_evenly_graded_policies():
+    recipe = recipe_of("pointmass")
+    assert recipe.method == "ppo"
+    chosen = choose(snapshots(-60, -52, -41, -29, -19, -10), recipe.wanted)  # wanted: −50, −40, −30, −20
+    returns = {name: snapshot.mean_return for name, snapshot in chosen.items()}
+    assert returns == {"optimal": -10, "early-1": -52, "early-2": -41, "early-3": -29, "early-4": -19}
+
+
+def test_the_command_does_not_write_into_a_folder_that_holds_something(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "letters.txt").write_text("dear")
+    assert main(["oracle", "--task", "pointmass", "--out", str(tmp_path)]) == 2
+    assert "expected a new or empty folder" in capsys.readouterr().err
+    assert main(["oracle", "--task", "chess", "--out", str(tmp_path / "new")]) == 2
+    assert "given 'chess'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+def test_a_task_without_demonstrators_says_where_to_get_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["demos", "collect", "--task", "ant", "--mix", "paper", "--episodes", "5", "--out", str(tmp_path / "d")]) == 2
+    said = capsys.readouterr().err
+    assert "brings no demonstrators" in said
+    assert "cail oracle --task ant" in said
+    assert not (tmp_path / "d").exists()

@@ -49,7 +49,7 @@ class ArmNode(Node):  # type: ignore[misc]
         self._logged = ""
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0)
-        self._every = max(1, round(1 / (rate * arm.period)))
+        self._period_s, self._every = arm.period, max(1, round(1 / (rate * arm.period)))
         self._status = self.create_publisher(DiagnosticStatus, "status", STATUS_QOS)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", STATE_QOS)
         self._pose = self.create_publisher(PoseStamped, "ee_pose", STATE_QOS)
@@ -170,6 +170,7 @@ class ArmNode(Node):  # type: ignore[misc]
             filter=status.verdict.value,
             filter_text=status.text,
             zero_command_awaited=status.needs_zero,
+            publish_period_s=self._every * self._period_s,
         )
         self.send(self._status, message)
         if message.message != self._logged:

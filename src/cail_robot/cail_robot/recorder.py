@@ -7,6 +7,7 @@ it removes.
 
 from __future__ import annotations
 
+import json
 import shutil
 import statistics
 import threading
@@ -81,6 +82,8 @@ class Recorder:
         self._latest: dict[str, tuple[Message, float]] = {}
         self._periods: deque[int] = deque(maxlen=MEASURED_PERIODS)
         self._executed_ns: int | None = None
+        self.period_ns: int | None = None
+        """From one moment to the next, as the arm's node says; measured where it does not."""
         self._bag: BagWriter | None = None
         self._maker: EpisodeMaker | None = None
         self._moments = Moments()
@@ -166,6 +169,10 @@ class Recorder:
         now = self._clock()
         with self._lock:
             self._latest[message.topic] = (message, now)
+            if message.topic == "episode_event" and _begins(message):
+                self._latest.pop("gripper_cmd", None)  # whatever was asked for, the scene is new
+                if self.recording:
+                    self._stop("the scene was put back meanwhile")
             if message.topic == "twist_executed" and not self._clock_is_sound(message):
                 return
             if self._bag is None or self._maker is None:
@@ -216,20 +223,20 @@ class Recorder:
         with self._lock:
             if self.recording:
                 raise RecordingRefused("an episode is being recorded; save or discard it first")
-            if self._writer is None or self._writer.failed:
-                self._reopen()
             faults = []
             silent = self._silent()
+            if self._writer is None or self._writer.failed:
+                self._reopen()
             if silent:
                 faults.append(f"nothing comes on {', '.join(silent)}; is the arm's node up, and the tracker?")
             free = shutil.disk_usage(self.root).free
             if free < self._least_free:
                 faults.append(f"only {free / 2**20:.0f} MB are free on the disk, {self._least_free / 2**20:.0f} MB are needed")
-            if not silent and len(self._periods) < LEAST_PERIODS:
+            if not silent and self.period_ns is None and len(self._periods) < LEAST_PERIODS:
                 faults.append("the arm's rate is not known yet; try again in a moment")
             if faults:
                 raise RecordingRefused(listed("recording does not start", faults))
-            timing = Timing.of(self.rate, round(statistics.median(self._periods)))
+            timing = Timing.of(self.rate, self.period_ns or round(statistics.median(self._periods)))
             self.warning = ""
             self._timing = timing
             self._maker = EpisodeMaker(self._task, timing)
@@ -237,7 +244,7 @@ class Recorder:
             self._bag = BagWriter(self._bags, f"episode-{self._next_number():05d}", self._namespace)
             now = time.time_ns()
             for name, (message, _) in self._latest.items():  # what is published once or seldom belongs to the episode too
-                if name != "twist_executed":
+                if name not in ("twist_executed", "episode_event"):
                     self.hear(message._replace(received_ns=now))
             return self.episodes
 
@@ -293,3 +300,12 @@ class Recorder:
         names = [stem_of(path) for path in self._bags.glob("*.mcap")]
         numbers = [int(name.rpartition("-")[2]) for name in names if name.rpartition("-")[2].isdecimal()]
         return max(numbers, default=-1) + 1
+
+
+def _begins(message: Message) -> bool:
+    """Whether the event says that the simulator put its scene back."""
+    try:
+        event = json.loads(cdr.read_string(message.data))
+    except ValueError:
+        return False
+    return isinstance(event, dict) and event.get("event") == "started" and "recording" not in event

@@ -68,11 +68,15 @@ class Messages:
         self.tool = [0.4, 0.1 * math.sin(seed), 0.2]
         self.target = [0.6, -0.1, 0.2 + 0.01 * (seed % 7)]
         self.gripper = 1.0
+        self.count = 0
 
     def cycle(self, twist: Sequence[float] = (0.0,) * 3, *, without: Sequence[str] = ()) -> Iterator[Message]:
-        """One period in which the arm executes `twist` and was asked for half as much again."""
+        """One period: the arm executes `twist`, was asked for half as much again, and says where that led."""
         executed = [*twist, 0.0, 0.0, 0.0]
+        self.tool = [x + v * self.period_ns * 1e-9 for x, v in zip(self.tool, executed[:3], strict=True)]
+        self.now_ns += self.period_ns
         stamp = self.now_ns
+        self.count += 1
         made = {
             "twist_cmd": cdr.twist_stamped(stamp - 3_000_000, "base", [1.5 * v for v in executed]),
             "gripper_state": cdr.float64(self.gripper),
@@ -84,9 +88,7 @@ class Messages:
         }
         for name, data in made.items():
             if name not in without:
-                yield Message(name, data, self.now_ns + 1000)
-        self.tool = [x + v * self.period_ns * 1e-9 for x, v in zip(self.tool, executed[:3], strict=True)]
-        self.now_ns += self.period_ns
+                yield Message(name, data, self.now_ns + 1000, self.count)
 
     def towards_target(self, speed: float) -> list[float]:
         offset = [t - x for t, x in zip(self.target, self.tool, strict=True)]

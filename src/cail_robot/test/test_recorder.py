@@ -57,26 +57,27 @@ def test_an_episode_is_in_the_bag_and_in_the_dataset_as_it_was(folder: Path) -> 
     assert recorder.start() == 0
     tools, twists = [], []
     for i in range(11):
-        tools.append(list(messages.tool))
         twists.append([0.01 * i, 0.0, -0.1])
         feed(recorder, messages.cycle(twists[-1]))
+        tools.append(list(messages.tool))
     saved = recorder.save("failure")
     recorder.close()
-    assert (saved.episode, saved.frames, saved.outcome) == (0, 10, "failure"), "the eleventh moment is the state reached"
+    assert (saved.episode, saved.frames, saved.outcome) == (0, 10, "failure"), "the first moment is the state to begin with"
 
     dataset = DemoDataset(folder / "demos")
     one = dataset.episode(0)
     offsets = np.array(messages.target) - np.array(tools)
     assert np.allclose(one.frames[STATE][:, :3], offsets[:10], atol=1e-6)
     assert np.allclose(one.final_state[:3], offsets[10], atol=1e-6)
-    assert np.allclose(one.frames[ACTION], np.array(twists[:10]) / FULL_SPEED, atol=1e-6)
-    assert np.allclose(one.frames[REQUESTED], 1.5 * np.array(twists[:10]) / FULL_SPEED, atol=1e-6)
+    assert np.allclose(one.frames[ACTION], np.array(twists[1:]) / FULL_SPEED, atol=1e-6)
+    assert np.allclose(one.frames[REQUESTED], 1.5 * np.array(twists[1:]) / FULL_SPEED, atol=1e-6)
     assert np.allclose(one.frames[REWARD], -np.linalg.norm(offsets[1:], axis=1), atol=1e-6)
     assert one.frames[DONE].tolist() == [False] * 9 + [True]
     assert one.frames[TRUNCATED][-1], "the person, not the task, ended it"
     assert not one.frames[SUCCESS].any()
     assert one.recording == {
-        "bag": "episode-00000", "frames": 10, "trimmed": [0, 0], "after_end": 0, "lost": 0, "task_outcome": None,
+        "bag": "episode-00000", "frames": 10, "trimmed": [0, 0], "after_end": 0, "late": 0, "lost": 0,
+        "task_outcome": None,
     }  # fmt: skip
     assert dataset.info["robot_type"] == "stick"
     assert check(folder / "demos") == []
@@ -86,7 +87,7 @@ def test_the_task_ends_an_episode_before_the_person_does(folder: Path) -> None:
     recorder = opened(folder / "demos")
     messages = Messages(0)
     far = float(np.linalg.norm(np.array(messages.target) - np.array(messages.tool)))
-    needed = int(np.ceil((far - 0.01) / (0.1 * 0.02)))
+    needed = int(np.ceil((far - 0.01) / (0.1 * 0.02))) - 1  # the first period leads to the state to begin with
     saved = record(recorder, messages, needed + 30)
     recorder.close()
     one = DemoDataset(folder / "demos").episode(0)
@@ -161,7 +162,7 @@ def test_a_lost_message_is_counted(folder: Path) -> None:
     recorder.close()
     one = DemoDataset(folder / "demos").episode(0)
     assert one.recording is not None
-    assert (one.length, one.recording["lost"]) == (7, 2)
+    assert (one.length, one.recording["late"], one.recording["lost"]) == (7, 1, 2)
 
 
 def test_idle_ends_stay_out_of_the_dataset_but_in_the_bag(folder: Path) -> None:
@@ -171,12 +172,12 @@ def test_idle_ends_stay_out_of_the_dataset_but_in_the_bag(folder: Path) -> None:
     one = DemoDataset(folder / "demos").episode(0)
     margin = 10  # 0.2 s at 50 Hz
     assert one.recording is not None
-    assert one.recording["trimmed"] == [30 - margin, 40 - 1 - margin]  # one of the idle moments is the last state
+    assert one.recording["trimmed"] == [29 - margin, 40 - margin]  # one of the idle moments is the state to begin with
     assert one.length == margin + 12 + margin
     assert one.recording["frames"] == 81
     whole = episode_from_bag(folder / "demos/bags/episode-00000.mcap", Reach(), Trim(on=False))
     assert whole.length == 81
-    assert np.array_equal(whole.frames[STATE][20 : 20 + one.length], one.frames[STATE])
+    assert np.array_equal(whole.frames[STATE][19 : 19 + one.length], one.frames[STATE])
     again, _ = rebuild(folder / "demos", folder / "untrimmed", Trim(on=False))
     same_episode(again.episode(0), whole)
 

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 from cail_core.errors import MissingDependency, how_to_add
@@ -26,7 +27,9 @@ def load_pybullet() -> ModuleType:
 
 
 def data_file(name: str) -> str:
-    """A model file that comes with PyBullet."""
+    """A model file of this package, or else one that comes with PyBullet."""
+    if (ours := Path(__file__).with_name("data") / name).exists():
+        return str(ours)
     load_pybullet()
     folder: str = importlib.import_module("pybullet_data").getDataPath()
     return os.path.join(folder, name)
@@ -63,7 +66,7 @@ def egl_plugin() -> str:
 
 @functools.cache
 def egl_works() -> bool:
-    """Whether EGL can draw here. It is tried in a process of its own, since on a machine without it the plugin ends the process."""
+    """Whether EGL can draw here; tried in a process of its own, which the plugin ends on a machine without it."""
     plugin = egl_plugin()
     if not plugin:
         return False

@@ -24,7 +24,8 @@ EVENTS = {
     Outcome.TIMEOUT: "timed out",
 }
 REALTIME_TICKS = 5
-"""Ticks in one control period of a simulator in real time: 10 ms, half a decision; a long one would hold up a stop."""
+"""Ticks in one control period of a simulator in real time: 10 ms, so that a stop is not held up by the period, and that two make
+a decision, which a recording at 50 Hz needs."""
 REPEAT_S = 0.1
 """Where time waits for commands, the present is said again this often, for those who join."""
 

@@ -180,8 +180,8 @@ def _save_gif(film: Film, out: Path) -> Path:
     step = max(1, film.fps // 13)
     pictures = [Image.fromarray(frame).quantize(128) for frame in film.frames[::step]]
     with durable.new_file(out) as building:
-        pictures[0].save(building, format="GIF", save_all=True, append_images=pictures[1:], duration=round(1000 * step / film.fps),
-                         loop=0)
+        pictures[0].save(building, format="GIF", save_all=True, append_images=pictures[1:], loop=0,
+                         duration=round(1000 * step / film.fps))
     return out
 
 

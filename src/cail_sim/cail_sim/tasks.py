@@ -6,10 +6,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cail_core.config import build, find_config, load_config, setting
+from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
+from cail_core.recording.pick_place import PickPlaceAvoidView
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
 from cail_robot.safety import Limits
@@ -53,6 +53,7 @@ class Panda:
     """Reach for the bottle, pick it up, carry it around the obstacle, put it standing on the platform."""
 
     name = "panda"
+    robot_type = "franka_panda_pybullet"
     model: ArmModel = PANDA
     grasped = False
 
@@ -60,10 +61,10 @@ class Panda:
         self._set_up(load_config(PandaConfig, config_file or find_config("panda")))
 
     @classmethod
-    def from_values(cls, values: dict[str, Any]) -> Panda:
-        """The task with these settings, as `to_dict` of its config gives them."""
+    def of(cls, config: PandaConfig) -> Panda:
+        """The task with these settings instead of a file's."""
         made = cls.__new__(cls)
-        made._set_up(build(PandaConfig, values, "panda config"))
+        made._set_up(config)
         return made
 
     def _set_up(self, config: PandaConfig) -> None:
@@ -72,7 +73,7 @@ class Panda:
         self.spec = TaskSpec(
             name=self.name,
             text=" ".join((self.__doc__ or "").split()),
-            robot_type="franka_panda_pybullet",
+            robot_type=self.robot_type,
             fps=round(1 / task.decision_s),
             max_steps=-(-self.max_ticks // task.ticks_per_decision),
             observation_names=OBSERVATION_NAMES,
@@ -96,6 +97,11 @@ class Panda:
             return WorkerEnv(self, num_envs, workers)
         batch = Batch(num_envs, self.spec.observation_dim, self.spec.action_dim)
         return LocalEnv([self.one() for _ in range(num_envs)], batch, range(num_envs))
+
+    def over_topics(self, rate: int) -> PickPlaceAvoidView:
+        """The task as a recorder sees it."""
+        c = self.config
+        return PickPlaceAvoidView(c.task, rate, grasped=self.grasped, explicit_gripper=c.explicit_gripper)
 
     def demonstrators(self) -> dict[str, Demonstrator]:
         c = self.config

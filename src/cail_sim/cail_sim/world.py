@@ -63,7 +63,8 @@ class World:
         self.config, self.task = config, task
         self.decision_s = task.decision_s
         if window:
-            self.client = p.connect(p.GUI, options="--width=1280 --height=800")
+            with quiet():
+                self.client = p.connect(p.GUI, options="--width=1280 --height=800")
         else:
             self.client = p.connect(p.DIRECT)
         if self.client < 0:
@@ -92,8 +93,12 @@ class World:
             p.changeDynamics(body, link, lateralFriction=config.friction, physicsClientId=self.client)
         p.changeDynamics(self.bottle, -1, spinningFriction=0.002, rollingFriction=0.0005, physicsClientId=self.client)
         self.target: Vec = (0.0, 0.0, 0.0)
-        self._blank: int = p.saveState(self.client)
         self._grasped: dict[tuple[float, float], int] = {}
+        # Every episode is put together from this state. Nothing may touch that does not touch at every start: a contact that the
+        # state holds and the start does not would let the episode before shine through.
+        self._set_up(spread(config, [0.5] * 7, grasped=False))
+        p.stepSimulation(self.client)
+        self._blank: int = p.saveState(self.client)
         if window:
             p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 1, physicsClientId=self.client)
 
@@ -104,22 +109,30 @@ class World:
 
     def begin(self, start: Start) -> Scene:
         """Put everything at its start; what was before leaves no trace, so the same start gives the same episode."""
-        p, half = self._p, self.config.obstacle_half_m[2]
-        x, y = start.target
-        self.target = (x, y, self.task.platform_height_m)
+        p = self._p
         kept = self._grasped.get(start.bottle) if start.tool is None else None
         p.restoreState(self._blank if kept is None else kept, physicsClientId=self.client)
-        self._place(self.platform, (x, y, self.task.platform_height_m / 2))
         if kept is not None:
+            self._put_target(start.target)
             self.arm.resume()
             return self.scene()
-        bx, by = start.bottle
-        self._place(self.bottle, (bx, by, self.config.bottle_centre_m))
-        self._place(self.obstacle, (self.config.obstacle_xy_m[0], self.config.obstacle_xy_m[1], half))
+        self._set_up(start)
+        return self.scene() if start.tool is not None else self._grasp(start.bottle)
+
+    def _set_up(self, start: Start) -> None:
+        self.put_things(start)
         if start.tool is not None:
             self.arm.put(start.tool, 1.0)
-            return self.scene()
-        return self._grasp(start.bottle)
+
+    def _put_target(self, at: tuple[float, float]) -> None:
+        self.target = (*at, self.task.platform_height_m)
+        self._place(self.platform, (*at, self.task.platform_height_m / 2))
+
+    def put_things(self, start: Start) -> None:
+        """Target, bottle and obstacle at their start; the arm is left alone."""
+        self._put_target(start.target)
+        self._place(self.bottle, (*start.bottle, self.config.bottle_centre_m))
+        self._place(self.obstacle, (self.config.obstacle_xy_m[0], self.config.obstacle_xy_m[1], self.config.obstacle_half_m[2]))
 
     def _grasp(self, at: tuple[float, float]) -> Scene:
         """Let the hand close around the standing bottle, and keep the result for the next time."""

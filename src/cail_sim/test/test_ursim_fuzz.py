@@ -9,6 +9,6 @@ from cail_sim.ursim.fuzz import fuzz
 
 def test_hostile_messages_hurt_nobody():
     with running_box() as box:
-        outcome = fuzz(box.host, 4000, seed=0)
+        outcome = fuzz(box.host, 2000, seed=0)
         assert outcome.passed, outcome
         assert box.process.poll() is None

@@ -122,7 +122,7 @@ class _Weighted:
     @property
     def _drawn(self) -> bool:
         """Whether a pair's weight is how often it is drawn, rather than how much it counts in the loss."""
-        return self.config.weighting == "draw" and self.config.confidence == "before"
+        return self.config.weighting == "draw" and self.config.confidence in ("before", *GIVEN)
 
     def _demo_rows(self, pairs: Tensor, size: int, times: int) -> list[Tensor]:
         """Places in `pairs` (each names a demonstration pair) for `times` batches."""
@@ -156,22 +156,28 @@ class CloningLearner(_Weighted):
         self.actor = TanhGaussianActor(self.data.state.shape[1], self.data.action.shape[1], generator, hidden=config.ppo.hidden)
         self.actor.standardise.set(*_scale(self.data.state))
         self.cail = self._tie(BehaviourCloning(self.actor, config.cloning.sigma), config.cloning.rate)
+        self._average = self.cail.theta
 
     def iterate(self) -> Metrics:
         metrics: list[Metrics] = []
         for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, CLONING_STEPS):
             demo = self.data.rows(rows)
             metrics.append(self._update(rows, demo, demo))
+            self._average = _averaged(self._average, self.cail.theta, self.config.cloning.average)
         self.done += CLONING_STEPS
-        self.cail.inner.load(self.cail.theta)
+        self.cail.inner.load(self._average)
         return _mean(metrics) | self._confidence_metrics()
 
     def begin_segment(self, segment: int) -> None:
         """Nothing runs outside."""
 
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"average": self._average}
+
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self.cail.inner.load(self.cail.theta)
+        self._average = dict(state["average"])
+        self.cail.inner.load(self._average)
 
     def close(self) -> None:
         """Nothing to release."""
@@ -249,10 +255,12 @@ class OnlineLearner(_Weighted):
         """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
         cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
         cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
+        average = cail.theta
         for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, self.config.clone):
             demo = self.data.rows(rows)
             cail.weighted_step(self._row_weights(rows), demo, demo)
-        cloning.load(cail.theta)
+            average = _averaged(average, cail.theta, self.config.cloning.average)
+        cloning.load(average)
 
     @torch.no_grad()
     def _learned_reward(self, policy: Padded) -> Tensor:
@@ -300,7 +308,7 @@ class AdversarialLearner(OnlineLearner):
                         reward_sees_action=c.reward_sees_action)
         if self.config.learner == "ic-gail":
             return IcGail(states + 1, actions, generator, hidden=c.hidden, threshold=self.config.ic_gail.threshold,
-                          labelled=padded(self.data, self._demo_steps_left), label=pair_labels(self._demos))
+                          labelled=self._pad(self.data, self._demo_steps_left), label=pair_labels(self._demos))
         return Gail(states + 1, actions, generator, hidden=c.hidden)
 
     def _rate(self) -> float:
@@ -327,7 +335,8 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
     from cail_core.algorithms import drex, dwbc, ssrr, trex  # they build on this module
 
     if resumed:
-        config = replace(config, before=replace(config.before, steps=0, select="none"))
+        config = replace(config, before=replace(config.before, steps=0, select="none"),
+                         classifier=replace(config.classifier, steps=0))
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
         return CloningLearner(demos, config, generator, task.spec.max_steps)
@@ -337,6 +346,13 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
     if config.learner in by_ranking:
         return by_ranking[config.learner](task, demos, config, seed, generator)
     return AdversarialLearner(task, demos, config, seed, generator)
+
+
+def _averaged(average: Parameters, theta: Parameters, keep: float) -> Parameters:
+    """Cloning wanders around its optimum from step to step; the middle of where it has been is steadier."""
+    if keep == 0.0:
+        return theta
+    return {name: torch.lerp(value, average[name], keep) for name, value in theta.items()}
 
 
 def _scale(states: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,8 +14,8 @@ from cail_core.algorithms.baselines import (
     SmoothnessConfig,
 )
 from cail_core.algorithms.confidence import ConfidenceConfig
-from cail_core.config import find_config, load_config, setting
-from cail_core.errors import BadInput
+from cail_core.config import build, find_config, installed_config, merged, read_yaml, setting
+from cail_core.errors import BadInput, ConfigError
 from cail_core.rl.ppo import PPOConfig
 
 
@@ -63,6 +63,8 @@ class CloningConfig:
     sigma: float = setting(0.3, "σ of the action likelihood", low=1e-3)
     rate: float = setting(1e-3, "Adam's step in θ", low=0.0)
     batch: int = setting(1000, "pairs per gradient step", low=1)
+    average: float = setting(0.0, "the policy is a running average of θ that keeps this share at each step; 0: the newest θ",
+                             low=0.0, high=0.9999)
 
 
 @dataclass(frozen=True)
@@ -117,8 +119,17 @@ class MethodConfig:
         return self.confidence in ("before", "during", "refined", "classifier") or self.learner in ("ic-gail", "t-rex", "dwbc")
 
 
-def method_config(method: str) -> MethodConfig:
-    """The installed settings of a method."""
+def method_config(method: str, task: str = "") -> MethodConfig:
+    """The installed settings of a method, with what `<task>-learning.yaml` changes in them for a task."""
     if method not in METHODS:
         raise BadInput(f"expected a method out of {', '.join(METHODS)}, given '{method}'")
-    return load_config(MethodConfig, find_config(method))
+    file = find_config(method)
+    values, where = read_yaml(file) or {}, str(file)
+    overlay = installed_config(f"{task}-learning") if task else None
+    if overlay is not None:
+        sections = read_yaml(overlay)
+        unknown = sorted(set(sections) - {"all", *METHODS})
+        if unknown:
+            raise ConfigError(f"{overlay}: expected the sections all or a method, given {', '.join(unknown)}")
+        values, where = merged(merged(values, sections.get("all", {})), sections.get(method, {})), f"{file}, {overlay}"
+    return build(MethodConfig, values, where)

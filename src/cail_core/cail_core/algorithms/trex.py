@@ -30,7 +30,7 @@ class Trajectories(NamedTuple):
     def better_worse(self, margin: float = 0.0) -> Tensor:
         """All (better, worse) of which the worths differ, by `margin` at least: [n, 2]."""
         difference = self.worth[:, None] - self.worth[None, :]
-        return torch.nonzero((difference > 0) & (difference >= margin - 1e-9))
+        return torch.nonzero((difference > 0) & (difference >= margin - 1e-6))
 
     def snippets(self, which: Tensor, length: int, generator: torch.Generator) -> Batch:
         """`length` successive pairs from anywhere in each trajectory of `which`, one snippet after another."""

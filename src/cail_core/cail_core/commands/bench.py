@@ -10,7 +10,7 @@ from typing import Any
 
 from cail_core.cli import whole_number
 
-TABLES = {
+MEASUREMENTS = {
     "dataset": "writing, opening and reading demonstrations",
     "pointmass": "all methods on the point mass",
     "throughput": "steps per second of training against bare stepping, cost of the outer step",
@@ -19,6 +19,18 @@ TABLES = {
 }
 """Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`. Other packages add theirs under
 `cail.benchmarks`, as functions run(budget, out, seed) that return the file they made."""
+PAPER = {
+    "table1": "the converged return of all methods",
+    "success": "success rates over 100 trials",
+    "label-ratio": "the share of ranked demonstrations",
+    "optimality": "the quality of the suboptimal demonstrations",
+    "ratio": "the share of optimal demonstrations",
+    "suboptimal": "no optimal demonstration at all",
+    "confidence": "the confidence of each demonstrator",
+    "alpha-mu": "sensitivity to α and μ",
+    "theory": "the outer loss with the gate of Theorem 1 and without",
+}
+"""The paper's tables and figures: `cail_core.benchmarks.studies`. `paper` runs them all."""
 
 
 def added() -> dict[str, EntryPoint]:
@@ -26,22 +38,38 @@ def added() -> dict[str, EntryPoint]:
 
 
 def register(commands: Any) -> None:
-    names = [*TABLES, *sorted(added())]
+    tables = {**PAPER, "paper": "all of these", **MEASUREMENTS}
+    names = [*tables, *sorted(added())]
     p = commands.add_parser(
         "bench",
         help="measure, and keep the figures with what made them",
-        epilog="tables: " + "; ".join(f"{name}: {text}" for name, text in TABLES.items()),
+        description="A table of the paper is made of cells (method, task, seed). A cell that is done is not run again, one that "
+        "was cut off goes on after its last checkpoint.",
+        epilog="tables: " + "; ".join(f"{name}: {text}" for name, text in tables.items()),
     )
     p.add_argument("table", choices=names, metavar="TABLE", help=", ".join(names))
     p.add_argument("--budget", choices=("smoke", "short", "full"), default="short", help="default: short")
-    p.add_argument("--seed", type=whole_number, default=0)
+    p.add_argument("--seed", type=whole_number, default=0, help="the first of the seeds; default: 0")
     p.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="default: results")
+    of_paper = p.add_argument_group("the paper's tables")
+    of_paper.add_argument("--only", metavar="method=M,env=E", help="a part of the cells; also seed=N and at=COLUMN")
+    of_paper.add_argument("--workers", type=int, metavar="N", help="processes on this machine; default: one per core")
+    of_paper.add_argument("--engine", choices=("local", "ray"), default="local", help="where cells run; default: local")
+    of_paper.add_argument("--address", metavar="HOST:PORT", help="a running Ray cluster; DIR must be on storage that it shares")
     p.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
-    if args.table in TABLES:
-        run = importlib.import_module(f"cail_core.benchmarks.{args.table.replace('-', '_')}").run
-    else:
-        run = added()[args.table].load()
-    print(f"kept in {run(args.budget, args.out, args.seed)}")
+    if args.table not in (*PAPER, "paper"):
+        if args.table in MEASUREMENTS:
+            run = importlib.import_module(f"cail_core.benchmarks.{args.table.replace('-', '_')}").run
+        else:
+            run = added()[args.table].load()
+        print(f"kept in {run(args.budget, args.out, args.seed)}")
+        return
+    from cail_core.benchmarks import tables
+    from cail_core.benchmarks.engines import LocalEngine, RayEngine
+
+    engine = RayEngine(args.address, args.workers) if args.engine == "ray" else LocalEngine(args.workers)
+    for name in PAPER if args.table == "paper" else [args.table]:
+        print(f"kept in {tables.run(name, args.budget, args.out, args.seed, engine, args.only)}")

@@ -1,4 +1,4 @@
-"""`cail demo`: the whole loop on a simulated task, command by command, from mixed demonstrations to a policy."""
+"""`cail demo`: the whole loop on a simulated task, command by command, from mixed demonstrations to a policy and its report."""
 
 from __future__ import annotations
 
@@ -12,12 +12,17 @@ from cail_core.cli import whole_number
 from cail_core.errors import CailError
 from cail_core.progress import console, table
 
-EPISODES = 100
+METHOD, PLAIN = "cail-bc", "bc"
+STORIES = {
+    "panda": "People of different skill carry a bottle around an obstacle with a Panda; some detour, some collide, some drop it.",
+    "pointmass": "Five people of different skill steer a point mass.",
+}
 
 
 def register(commands: Any) -> None:
-    p = commands.add_parser("demo", help="the whole loop once: demonstrate, rank, train, evaluate")
-    p.add_argument("--out", type=Path, default=Path("demo"), metavar="DIR", help="goes on where it stopped (default: demo)")
+    p = commands.add_parser("demo", help="the whole loop once: demonstrate, rank, train, evaluate, report")
+    p.add_argument("--task", choices=tuple(STORIES), help="default: panda where PyBullet is installed, else pointmass")
+    p.add_argument("--out", type=Path, metavar="DIR", help="goes on where it stopped (default: demo, or demo-TASK)")
     p.add_argument("--seed", type=whole_number, default=0)
     p.set_defaults(run=_run)
 
@@ -25,8 +30,11 @@ def register(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> None:
     from cail_core.cli import main
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.report.make import REPORT
 
-    out, demos, seed = args.out, args.out / "demonstrations", str(args.seed)
+    task = args.task or _default_task()
+    out: Path = args.out or Path("demo" if args.task is None else f"demo-{task}")
+    demos, seed = out / "demonstrations", str(args.seed)
     say = console().print
 
     def cail(*words: object) -> None:
@@ -35,56 +43,58 @@ def _run(args: argparse.Namespace) -> None:
         if main(command) != 0:
             raise CailError(f"cail {' '.join(command)} did not succeed; see above")
 
-    say("Five people of different skill steer a point mass; only 10 of their 200 demonstrations get ranked.")
-    cail("demos", "collect", "--task", "pointmass", "--mix", "paper", "--episodes", 200, "--seed", seed, "--out", demos)
+    say(f"{STORIES[task]} 10 of their 200 demonstrations get ranked.")
+    cail("demos", "collect", "--task", task, "--mix", "paper", "--episodes", 200, "--seed", seed, "--out", demos)
     if not any(row.rank for row in DemoDataset(demos).rows):
-        cail("demos", "rank", demos, "--by", "return", "--fraction", 0.05, "--seed", seed)
-    for method in ("bc", "cail-bc"):
-        cail("train", "--task", "pointmass", "--demos", demos, "--method", method, "--seed", seed, "--out", out / method)
-    _summary(out, demos, args.seed)
+        cail("demos", "rank", demos, "--by", "return", "--choose", "unalike", "--fraction", 0.05, "--seed", seed)
+    for method in (PLAIN, METHOD):
+        cail("train", "--task", task, "--demos", demos, "--method", method, "--seed", seed, "--out", out / method)
+    film = out / METHOD / "episode.mp4"
+    if task == "panda" and not film.exists() and not film.with_suffix(".gif").exists():
+        cail("watch", "--policy", out / METHOD / "policy", "--seed", seed, "--out", film)
+    cail("report", out / METHOD, out / PLAIN, "--out", out / REPORT)
+    _summary(task, out, demos)
+    print(f"The report: {out / REPORT}\nThe policy: {out / METHOD / 'policy'}")
+    print(f"Next: open the report; cail watch --policy {out / METHOD / 'policy'}; cail record --help to demonstrate yourself")
 
 
-def _summary(out: Path, demos: Path, seed: int) -> None:
+def _default_task() -> str:
+    from importlib.util import find_spec
+
+    return "panda" if find_spec("cail_sim") and find_spec("pybullet") else "pointmass"
+
+
+def _summary(task: str, out: Path, demos: Path) -> None:
+    """Whom the policy trusted, and what it does beside plain cloning, doing nothing and the demonstrators themselves."""
     from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.layout import read_parquet
-    from cail_core.evaluation import Evaluation, evaluate
-    from cail_core.figures import demo_figure
     from cail_core.policy import load_policy
-    from cail_core.tasks import Policy, get_task
+    from cail_core.report.make import EPISODES
+    from cail_core.report.played import Played, play_for
+    from cail_core.tasks import get_task
 
-    task, dataset = get_task("pointmass"), DemoDataset(demos)
-    rng = np.random.default_rng(seed)
-    policies: dict[str, Policy] = {
-        "cail-bc": load_policy(out / "cail-bc" / "policy"),
-        "bc, all alike": load_policy(out / "bc" / "policy"),
-        "doing nothing": lambda x: np.zeros((len(x), 2), np.float32),
-        "random": lambda x: rng.uniform(-1, 1, (len(x), 2)).astype(np.float32),
-    }
-    results: dict[str, Evaluation] = {name: evaluate(task, policy, EPISODES, seed) for name, policy in policies.items()}
-    confidence = read_parquet(out / "cail-bc" / "confidence.parquet").column("confidence").to_numpy()
-    people = sorted({row.demonstrator for row in dataset.rows}, key=lambda who: -_mean_return(dataset, who))
-
-    shown = table("demonstrator", "return", "mean confidence")
-    trust = {}
+    dataset = DemoDataset(demos)
+    rows, returns = dataset.rows, dataset.returns
+    assert returns is not None
+    confidence = read_parquet(out / METHOD / "confidence.parquet").column("confidence").to_numpy()
+    people = sorted({row.demonstrator for row in rows},
+                    key=lambda who: -np.mean([returns[row.episode_index] for row in rows if row.demonstrator == who]))
+    shown = table("demonstrator", "episodes", "return", "success", "mean confidence")
     for who in people:
-        pairs = np.concatenate([confidence[r.from_index : r.to_index] for r in dataset.rows if r.demonstrator == who])
-        trust[who] = float(pairs.mean())
-        shown.add_row(who, f"{_mean_return(dataset, who):.2f}", f"{trust[who]:.2f}")
+        mine = [row for row in rows if row.demonstrator == who]
+        trust = np.concatenate([confidence[row.from_index : row.to_index] for row in mine]).mean()
+        shown.add_row(who, str(len(mine)), f"{np.mean([returns[row.episode_index] for row in mine]):.1f}",
+                      f"{100 * np.mean([row.outcome == 'success' for row in mine]):.0f}%", f"{trust:.2f}")
     console().print(shown)
-    shown = table(f"policy, {EPISODES} episodes", "return", "success")
-    for name, result in results.items():
-        shown.add_row(name, f"{result.mean:.2f} ± {result.std:.2f}", f"{100 * result.success_rate:.0f}%")
+
+    played: dict[str, Played] = {}
+    for method, name in ((METHOD, METHOD), (PLAIN, f"{PLAIN}, all alike")):
+        policy = load_policy(out / method / "policy")
+        found = play_for(out / method, get_task(task), policy, EPISODES, 0, with_references=method == METHOD)
+        played[name] = found.pop("policy")
+        played |= found
+    shown = table("policy", "episodes", "return", "success")
+    for name, one in played.items():
+        result = one.evaluation
+        shown.add_row(name, str(len(result.returns)), f"{result.mean:.1f} ± {result.std:.1f}", f"{100 * result.success_rate:.0f}%")
     console().print(shown)
-    picture = demo_figure(
-        out / "demo.png",
-        dataset,
-        confidence,
-        trust,
-        {"best person": _mean_return(dataset, people[0]), **{name: r.mean for name, r in results.items()}},
-    )
-    print(f"The picture: {picture}\nThe policy: {out / 'cail-bc' / 'policy'}")
-    print(f"Next: cail eval --policy {out / 'cail-bc' / 'policy'}, or bring your own: cail demos import --help")
-
-
-def _mean_return(dataset: Any, who: str) -> float:
-    return float(np.mean([row.undiscounted_return for row in dataset.rows if row.demonstrator == who]))

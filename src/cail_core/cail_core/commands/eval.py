@@ -10,6 +10,7 @@ from cail_core.cli import whole_number
 from cail_core.evaluation import describe, evaluate, plot, references
 from cail_core.policy import load_policy
 from cail_core.tasks import get_task
+from cail_core.video import check_format, film
 
 
 def register(subparsers: Any) -> None:
@@ -21,6 +22,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same episodes; default: 0")
     parser.add_argument("--no-references", action="store_true", help="do not also let the idle and the random policy play")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw the distribution of the returns")
+    parser.add_argument("--video", type=Path, metavar="FILE.gif", help="also film one episode (.gif or .mp4), or draw its curves "
+                                                                       "where the task cannot be filmed")
     parser.set_defaults(run=run)
 
 
@@ -28,6 +31,8 @@ def run(args: argparse.Namespace) -> int:
     policy = load_policy(args.policy)
     task = get_task(args.task or policy.card.task)
     policy.check(task.spec)
+    if args.video is not None:
+        check_format(args.video)
     result = evaluate(task, policy, args.episodes, args.seed)
     print(describe(result, task.spec.has_success))
     if task.spec.has_success and not args.no_references:
@@ -37,4 +42,6 @@ def run(args: argparse.Namespace) -> int:
             print(f"        {name}: return {played.mean:.2f} ± {played.std:.2f}, success {100 * played.success_rate:.1f}%")
     if args.plot is not None:
         plot(result, f"{policy.card.method} on {task.spec.name}", args.plot)
+    if args.video is not None:
+        print(f"video: {film(task, policy, args.seed, args.video)}")
     return 0

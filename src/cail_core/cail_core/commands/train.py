@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from cail_core.report.make import report_after_training
     from cail_core.training import train
 
-    config = method_config(args.method)
+    config = method_config(args.method, args.task)
     if args.config is not None:
         config = load_config(MethodConfig, find_config(args.config))
     task = get_task(args.task)

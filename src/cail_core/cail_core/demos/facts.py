@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cail_core.demos.episode import Episode
-from cail_core.demos.features import ACTION, STATE, Features
+from cail_core.demos.dataset import DemoDataset
+from cail_core.demos.features import ACTION, STATE
+from cail_core.errors import CailError
+from cail_core.tasks import TaskSpec, get_task
 
 Positions = NDArray[np.float64]
 
@@ -23,38 +25,48 @@ class Facts:
     path_length: float
     roughness: float
     """Mean change of the action from frame to frame; 0 is perfectly smooth."""
-    closest: float | None
-    """Smallest distance to the obstacle, where the task has one."""
+    clearance: float | None
+    """Smallest distance to what must be kept clear of, where the task has such a thing."""
     path: Positions
     """The way as seen from above, with the state after the last action."""
+    things: dict[str, tuple[float, float]]
+    """Where the task's things stood at first, by name."""
 
 
-def facts_of(episode: Episode, features: Features, fps: int) -> Facts:
-    names = features[STATE].names or ()
+def view_of(dataset: DemoDataset) -> TaskSpec | None:
+    """The dataset's task, if it is installed and says what is to be seen; else the first two numbers are drawn."""
+    try:
+        spec = get_task(dataset.task).spec
+    except CailError:
+        return None
+    return spec if spec.view is not None and spec.observation_names == dataset.features[STATE].names else None
+
+
+def facts_of(dataset: DemoDataset, index: int, spec: TaskSpec | None) -> Facts:
+    """The facts of one episode; `spec` as `view_of` gives it."""
+    episode = dataset.episode(index)
     n = episode.length
     states = np.concatenate([episode.frames[STATE].reshape(n, -1), episode.final_state[None]]).astype(np.float64)
-    path = top_view(names, states)
     changes = np.diff(episode.frames[ACTION].reshape(n, -1).astype(np.float64), axis=0)
+    path, clearance, things = states[:, [0, min(1, states.shape[1] - 1)]], None, {}
+    if spec is not None and spec.view is not None:
+        view = spec.view
+        path = spec.place(view.position[:2], states)
+        clear = [thing for thing in view.things if thing.keep_clear]
+        distances = [np.linalg.norm(path - spec.place(t.at[:2], states), axis=1) - t.radius_m - view.radius_m for t in clear]
+        clearance = float(min(d.min() for d in distances)) if distances else None
+        things = {thing.name: _first(spec.place(thing.at[:2], states)) for thing in view.things}
     return Facts(
         outcome=episode.outcome,
         frames=n,
-        seconds=n / fps,
+        seconds=n / dataset.info["fps"],
         path_length=float(np.linalg.norm(np.diff(path, axis=0), axis=1).sum()),
         roughness=float(np.linalg.norm(changes, axis=1).mean()) if len(changes) else 0.0,
-        closest=closest_to_obstacle(names, states),
+        clearance=clearance,
         path=path,
+        things=things,
     )
 
 
-def top_view(names: tuple[str, ...], states: Positions) -> Positions:
-    """Positions on the plane: relative to the goal where the task observes that, else the first two entries of the state."""
-    if {"goal_dx", "goal_dy"} <= set(names):
-        return -states[:, [names.index("goal_dx"), names.index("goal_dy")]]
-    columns = [0, 1] if states.shape[1] > 1 else [0, 0]
-    return states[:, columns]
-
-
-def closest_to_obstacle(names: tuple[str, ...], states: Positions) -> float | None:
-    """The smallest horizontal distance to the obstacle, where the state holds the offset from it."""
-    columns = [names.index(name) for name in ("obstacle_dx", "obstacle_dy") if name in names]
-    return float(np.linalg.norm(states[:, columns], axis=1).min()) if len(columns) == 2 else None
+def _first(places: Positions) -> tuple[float, float]:
+    return float(places[0, 0]), float(places[0, 1])

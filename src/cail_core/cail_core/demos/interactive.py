@@ -14,8 +14,7 @@ from cail_core.demos import layout
 from cail_core.demos.comparisons import Comparisons
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import set_ranking
-from cail_core.demos.facts import Facts, facts_of
-from cail_core.demos.features import STATE
+from cail_core.demos.facts import Facts, facts_of, view_of
 from cail_core.demos.ranking import Ranking, from_groups, provenance
 from cail_core.demos.sketch import View, sketch
 from cail_core.demos.sorting import Group, Pair
@@ -49,6 +48,9 @@ class Screen:
     def __init__(self, dataset: DemoDataset, comparisons: Comparisons, who: str, terminal: Terminal) -> None:
         self._dataset, self._comparisons, self._who, self._terminal = dataset, comparisons, who, terminal
         self._replaces = _other_ranks(dataset.root)
+        self._spec = view_of(dataset)
+        things = () if self._spec is None or self._spec.view is None else self._spec.view.things
+        self._marks = {thing.name: "#" if thing.keep_clear else "+" for thing in things}
         self._facts: Callable[[int], Facts] = lru_cache(64)(self._load)
 
     def run(self) -> None:
@@ -80,7 +82,8 @@ class Screen:
             return [fit(f"make this window at least {LEAST_SIZE[0]} × {LEAST_SIZE[1]}, it is {width} × {height}", width)]
         half, rows = (width - 3) // 2, height - FACT_LINES - OTHER_LINES
         facts = [self._facts(episode) for episode in pair]
-        view = View.of([*(one.path for one in facts), *(np.array([place]) for place in self._goal.values())], half, rows)
+        places = [np.array([place]) for one in facts for place in one.things.values()]
+        view = View.of([*(one.path for one in facts), *places], half, rows)
         columns = [self._column(e, one, view, half, rows) for e, one in zip(pair, facts, strict=True)]
         done = self._comparisons.progress.step
         bar = "│" if self._terminal.unicode else "|"
@@ -116,27 +119,25 @@ class Screen:
     @property
     def _legend(self) -> str:
         end = "×" if self._terminal.unicode else "x"
-        return f"from above: o start  {end} end" + ("  + goal" if self._goal else "")
-
-    @property
-    def _goal(self) -> dict[str, tuple[float, float]]:
-        return {"+": (0.0, 0.0)} if "goal_dx" in (self._dataset.features[STATE].names or ()) else {}
+        return f"from above: o start  {end} end" + "".join(f"  {mark} {name}" for name, mark in self._marks.items())
 
     def _column(self, episode: int, facts: Facts, view: View, width: int, rows: int) -> list[str]:
+        unit = " m" if self._spec else ""
         lines = [
             bold(fit(f"episode {episode}, {self._dataset.rows[episode].demonstrator}", width)),
             fit(f"outcome     {facts.outcome}", width),
             fit(f"length      {facts.seconds:.1f} s, {facts.frames} frames", width),
-            fit(f"path        {facts.path_length:.2f}", width),
+            fit(f"path        {facts.path_length:.2f}{unit}", width),
             fit(f"smoothness  {facts.roughness:.3f} mean |Δaction|", width),
-            fit("" if facts.closest is None else f"obstacle    {facts.closest:.3f} at the closest", width),
+            fit("" if facts.clearance is None else f"clearance   {facts.clearance:.3f}{unit} at the least", width),
         ]
         ends = facts.path[0], facts.path[-1]
-        marks = {**self._goal, "o": (ends[0][0], ends[0][1]), "×" if self._terminal.unicode else "x": (ends[1][0], ends[1][1])}
+        marks = {self._marks[name]: place for name, place in facts.things.items()}
+        marks |= {"o": (ends[0][0], ends[0][1]), "×" if self._terminal.unicode else "x": (ends[1][0], ends[1][1])}
         return lines + sketch(facts.path, view, width, rows, marks, unicode=self._terminal.unicode)
 
     def _load(self, episode: int) -> Facts:
-        return facts_of(self._dataset.episode(episode), self._dataset.features, self._dataset.info["fps"])
+        return facts_of(self._dataset, episode, self._spec)
 
 
 def in_words(groups: list[Group]) -> str:

@@ -25,11 +25,12 @@ _VOLATILE = "- {history: 1, depth: 10, reliability: 1, durability: 2}"
 
 
 class Message(NamedTuple):
-    """One message as it was received: the topic without its namespace, the bytes, when."""
+    """One message as it was received: the topic without its namespace, the bytes, when, its publisher's count (0: unknown)."""
 
     topic: str
     data: bytes
     received_ns: int
+    sequence: int = 0
 
 
 def load_mcap() -> Any:
@@ -50,7 +51,6 @@ class BagWriter:
         self._folder, self.stem, self._namespace = folder, stem, namespace.rstrip("/")
         self._path = folder / f"{stem}{OPEN}"
         self._mcap = mcap
-        self._sequence = dict.fromkeys(TOPICS, 0)
         self._last_ns = 0
         self._file = open(self._path, "wb", buffering=CHUNK_BYTES)  # noqa: SIM115
         try:
@@ -77,10 +77,9 @@ class BagWriter:
     def write(self, message: Message) -> None:
         # A reader sorts by this time: it never goes back, whatever the computer's clock does.
         self._last_ns = max(self._last_ns, message.received_ns)
-        self._sequence[message.topic] += 1
         with durable.full_disk_is_said(self._path):
             self._writer.add_message(
-                self._channels[message.topic], self._last_ns, message.data, self._last_ns, self._sequence[message.topic]
+                self._channels[message.topic], self._last_ns, message.data, self._last_ns, message.sequence % 2**32
             )
 
     def finish(self, about: dict[str, Any]) -> Path:
@@ -137,7 +136,7 @@ def read_messages(path: Path) -> Iterator[Message]:
         for _, channel, message in reader.iter_messages(log_time_order=False):
             name = channel.topic.rpartition("/")[2]
             if name in TOPICS:
-                yield Message(name, message.data, message.log_time)
+                yield Message(name, message.data, message.log_time, message.sequence)
 
 
 @contextmanager

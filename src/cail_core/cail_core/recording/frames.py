@@ -103,26 +103,34 @@ class EpisodeMaker:
         self._view, self._spec, self._timing = task.over_topics(timing.rate), task.spec, timing
         self._states, self._actions, self._requested, self._rewards = array("f"), array("f"), array("f"), array("f")
         self._activity = array("f")  # the greatest speed in each frame, for trimming
+        self._first: Moment | None = None
         self._frame: list[Moment] = []
-        self._last_ns: int | None = None
-        self.frames = self.after_end = self.lost = 0
+        self._last: Moment | None = None
+        self.frames = self.after_end = 0
+        self.late = self.lost = 0
+        """Moments that came more than half a period late; moments that never came, by the arm's own count."""
         self.outcome: str | None = None
         """The task's own word on how it ended."""
 
     def add(self, moment: Moment) -> None:
-        if self._last_ns is not None:
-            self.lost += max(0, round((moment.stamp_ns - self._last_ns) / self._timing.period_ns) - 1)
-        self._last_ns = moment.stamp_ns
-        if not self._frame and not self.frames:
+        if self._last is not None:
+            self.late += moment.stamp_ns - self._last.stamp_ns > 1.5 * self._timing.period_ns
+            if self._last.sequence:
+                self.lost += max(0, moment.sequence - self._last.sequence - 1)
+        self._last = moment
+        if self._first is None:
+            self._first = moment
             self._view.begin(moment)
             self._states.extend(self._view.observe(moment))
-        if len(self._frame) == self._timing.moments_per_frame:
-            self._end_frame(moment)
+            return
         self._frame.append(moment)
+        if len(self._frame) == self._timing.moments_per_frame:
+            self._end_frame(self._first, self._frame)
+            self._first, self._frame = moment, []
 
-    def _end_frame(self, reached: Moment) -> None:
-        first, moved = self._frame[0], self._frame
-        self._frame = []
+    def _end_frame(self, first: Moment, moved: Sequence[Moment]) -> None:
+        """A frame goes from `first` to the last of `moved`, by what was executed on the way."""
+        reached = moved[-1]
         if self.outcome is not None:
             self.after_end += 1
             self.frames += 1
@@ -163,6 +171,7 @@ class EpisodeMaker:
             "frames": self.frames,
             "trimmed": [start, n - end],
             "after_end": self.after_end,
+            "late": self.late,
             "lost": self.lost,
             "task_outcome": self.outcome,
         }

@@ -21,9 +21,14 @@ THINGS = ("object_pose", "target_pose", "obstacle_pose")
 
 @dataclass(frozen=True)
 class Moment:
-    """One period of the arm: the state it acted in and what it did. Twists are (vx, vy, vz, wx, wy, wz) in the base frame."""
+    """One period of the arm: the state reached and what was executed on the way there.
+
+    Twists are (vx, vy, vz, wx, wy, wz) in the base frame.
+    """
 
     stamp_ns: int
+    sequence: int
+    """The arm's count of its `twist_executed`; 0 where it is not known."""
     executed: Vector
     requested: Vector
     pose: Vector
@@ -47,7 +52,7 @@ class Moments:
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[int, Vector]]] = {name: deque() for name in TOPICS}
         self._gripper: dict[str, float | None] = {"gripper_state": None, "gripper_cmd": None}
-        self._waiting: tuple[int, Vector, dict[str, float | None]] | None = None
+        self._waiting: tuple[int, int, Vector, dict[str, float | None]] | None = None
 
     def feed(self, message: Message) -> Moment | None:
         """Take one message; the moment that it completes, if it does."""
@@ -55,7 +60,7 @@ class Moments:
         if name == "twist_executed":
             stamp, _, values = cdr.read_stamped(message.data, 6)
             finished = self.flush()
-            self._waiting = stamp, values, dict(self._gripper)
+            self._waiting = stamp, message.sequence, values, dict(self._gripper)
             return finished
         if name in self._gripper:
             self._gripper[name] = cdr.read_float64(message.data)
@@ -71,13 +76,14 @@ class Moments:
         """The moment that waits for its end; None where there is none."""
         if self._waiting is None:
             return None
-        (stamp, executed, gripper), self._waiting = self._waiting, None
+        (stamp, sequence, executed, gripper), self._waiting = self._waiting, None
         opening = gripper["gripper_state"] if gripper["gripper_state"] is not None else self._gripper["gripper_state"]
         if opening is None:
             raise DatasetError(_MISSING.format("gripper_state"))
         command = self._at("twist_cmd", stamp)
         return Moment(
             stamp,
+            sequence,
             executed,
             command[1] if command is not None and stamp - command[0] <= STALE_NS else STILL,
             self._needed("ee_pose", stamp),

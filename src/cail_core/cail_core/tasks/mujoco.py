@@ -1,18 +1,18 @@
 """The paper's MuJoCo tasks, Reacher and Ant, with the dynamics, observations and rewards of Gymnasium's Reacher-v4 and Ant-v4.
 
-MuJoCo is stepped directly, one `MjData` per environment on one shared model: bit-equal to Gymnasium, and the same seed gives the
-same episodes on every machine with the same MuJoCo.
+MuJoCo is stepped directly, many simulations of one shared model: bit-equal to Gymnasium, and the same seed gives the same
+episodes on every machine with the same MuJoCo, whatever the number of threads.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,13 @@ from numpy.typing import NDArray
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, MissingDependency, how_to_add, listed
 from cail_core.policy import demonstrator
-from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Step, TaskSpec, Thing, View
+from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Policy, Step, TaskSpec, Thing, View
+
+if TYPE_CHECKING:
+    from cail_core.tasks.mujoco_render import Camera
 
 Doubles = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 SHIPPED = Path(__file__).resolve().parents[1] / "data"
 
@@ -32,7 +36,7 @@ class MujocoConfig:
     """`config/reacher.yaml` and `config/ant.yaml`."""
 
     max_steps: int = setting(50, "time limit, steps", low=1)
-    threads: int = setting(2, "threads that step the environments; the episodes do not depend on it", low=1)
+    threads: int = setting(2, "threads that step the environments, from MuJoCo 4 on; the episodes do not depend on it", low=1)
     mixes: dict[str, dict[str, float]] = setting({}, "named mixes: share of the episodes by saved policy")
 
     def __post_init__(self) -> None:
@@ -72,6 +76,52 @@ def asset(name: str) -> str:
     return str(path)
 
 
+class Looped:
+    """Simulations of one model, one `MjData` each, stepped one after the other."""
+
+    def __init__(self, mujoco: ModuleType, model: Any, count: int) -> None:
+        self._mujoco, self._model = mujoco, model
+        self.data = [mujoco.MjData(model) for _ in range(count)]
+        # Views into MuJoCo's memory, taken once: each attribute access of an MjData costs as much as the copy itself.
+        self._views = [(data.ctrl, data.qpos, data.qvel, data.xpos) for data in self.data]
+        self.q, self.v = np.zeros((count, model.nq)), np.zeros((count, model.nv))
+        self.x = np.zeros((count, model.nbody, 3))
+
+    def start(self, which: Ints, q: Doubles, v: Doubles) -> None:
+        for i, q_i, v_i in zip(which.tolist(), q, v, strict=True):
+            data = self.data[i]
+            self._mujoco.mj_resetData(self._model, data)
+            data.qpos[:], data.qvel[:] = q_i, v_i
+            self._mujoco.mj_forward(self._model, data)
+            self._read(i)
+
+    def step(self, action: Doubles, times: int) -> None:
+        for i, data in enumerate(self.data):
+            self._views[i][0][:] = action[i]
+            self._mujoco.mj_step(self._model, data, times)
+            self._read(i)
+
+    def _read(self, i: int) -> None:
+        _, self.q[i], self.v[i], self.x[i] = self._views[i]
+
+
+class Threaded:
+    """The same on MuJoCo's own threads (from MuJoCo 4 on), number for number."""
+
+    def __init__(self, batch: ModuleType, model: Any, count: int, threads: int) -> None:
+        self._batch = batch.Batch(model, nsim=count, nthread=threads)
+        self.q, self.v, self.x, self._ctrl = (self._batch.bind(name) for name in ("qpos", "qvel", "xpos", "ctrl"))
+
+    def start(self, which: Ints, q: Doubles, v: Doubles) -> None:
+        self._batch.reset(which, stage=0)
+        self.q[which], self.v[which] = q, v
+        self._batch.forward(which)
+
+    def step(self, action: Doubles, times: int) -> None:
+        self._ctrl[:] = action
+        self._batch.step(nstep=times)
+
+
 class MujocoEnv:
     """A batch of environments of one task."""
 
@@ -83,68 +133,61 @@ class MujocoEnv:
         self._model = self._mujoco.MjModel.from_xml_path(asset(physics.xml))
         self._dt = self._model.opt.timestep * physics.frame_skip
         self._bodies = [self._mujoco.mj_name2id(self._model, self._mujoco.mjtObj.mjOBJ_BODY, name) for name in physics.bodies]
-        self._data = [self._mujoco.MjData(self._model) for _ in range(num_envs)]
-        self._q0, self._v0 = self._data[0].qpos.copy(), self._data[0].qvel.copy()
-        # Views into MuJoCo's memory, taken once: each attribute access of an MjData costs as much as the copy itself.
-        self._views = [(data.ctrl, data.qpos, data.qvel, data.xpos) for data in self._data]
-        self._q = np.zeros((num_envs, self._model.nq))
-        self._v = np.zeros((num_envs, self._model.nv))
-        self._x = np.zeros((num_envs, self._model.nbody, 3))
+        first = self._mujoco.MjData(self._model)
+        self._q0, self._v0 = first.qpos.copy(), first.qvel.copy()
+        self._simulations = simulations(self._mujoco, self._model, num_envs, min(threads, num_envs))
         self._steps = np.zeros(num_envs, dtype=np.int64)
         self._rngs = [np.random.default_rng(i) for i in range(num_envs)]
-        threads = min(threads, num_envs)
-        self._parts = [list(map(int, part)) for part in np.array_split(np.arange(num_envs), threads)]
-        self._pool = ThreadPoolExecutor(threads) if threads > 1 else None
 
     def reset(self, seed: int) -> Array:
         # One generator for each environment, so that its episodes do not depend on when the others end.
         self._rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(self.num_envs)]
-        for i in range(self.num_envs):
-            self._start(i)
+        self._start(np.arange(self.num_envs))
         return self._observe()
 
     def step(self, action: Array) -> Step:
         a = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
-        before = self._x[:, self._bodies]
-        if self._pool is None:
-            self._advance(a, self._parts[0])
-        else:
-            list(self._pool.map(lambda part: self._advance(a, part), self._parts))
+        now = self._simulations
+        before = now.x[:, self._bodies]
+        now.step(a, self._physics.frame_skip)
         self._steps += 1
-        reward = self._physics.reward(before, self._x[:, self._bodies], a, self._dt).astype(np.float32)
-        terminated = self._physics.ended(self._q, self._v)
+        reward = self._physics.reward(before, now.x[:, self._bodies], a, self._dt).astype(np.float32)
+        terminated = self._physics.ended(now.q, now.v)
         truncated = (self._steps >= self._max_steps) & ~terminated
         reached = observation = self._observe()
         ended = np.flatnonzero(terminated | truncated)
         if len(ended):
-            for i in ended:
-                self._start(int(i))
+            self._start(ended)
             observation = self._observe()
         return Step(observation, reached, reward, terminated, truncated, np.zeros(self.num_envs, dtype=np.bool_))
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
+        """Nothing to release."""
 
-    def _advance(self, action: Doubles, which: Sequence[int]) -> None:
-        for i in which:
-            self._views[i][0][:] = action[i]
-            self._mujoco.mj_step(self._model, self._data[i], self._physics.frame_skip)
-            self._read(i)
+    def camera(self) -> Camera:
+        from cail_core.tasks.mujoco_render import Camera
 
-    def _start(self, i: int) -> None:
-        data = self._data[i]
-        self._mujoco.mj_resetData(self._model, data)
-        data.qpos[:], data.qvel[:] = self._physics.start(self._rngs[i], self._q0, self._v0)
-        self._mujoco.mj_forward(self._model, data)
-        self._steps[i] = 0
-        self._read(i)
+        return Camera(self._mujoco, self._model)
 
-    def _read(self, i: int) -> None:
-        _, self._q[i], self._v[i], self._x[i] = self._views[i]
+    def look(self, camera: Camera) -> NDArray[np.uint8]:
+        """A picture of the environment, if it is one alone."""
+        assert isinstance(self._simulations, Looped)
+        return camera.picture(self._simulations.data[0], self._simulations.x[0, self._bodies[0]])
+
+    def _start(self, which: Ints) -> None:
+        starts = [self._physics.start(self._rngs[i], self._q0, self._v0) for i in which]
+        self._simulations.start(which, np.stack([q for q, _ in starts]), np.stack([v for _, v in starts]))
+        self._steps[which] = 0
 
     def _observe(self) -> Array:
-        return self._physics.observe(self._q, self._v, self._x[:, self._bodies]).astype(np.float32)
+        now = self._simulations
+        return self._physics.observe(now.q, now.v, now.x[:, self._bodies]).astype(np.float32)
+
+
+def simulations(mujoco: ModuleType, model: Any, count: int, threads: int) -> Looped | Threaded:
+    if threads > 1 and importlib.util.find_spec("mujoco.batch"):
+        return Threaded(importlib.import_module("mujoco.batch"), model, count, threads)
+    return Looped(mujoco, model, count)
 
 
 def reacher_start(rng: np.random.Generator, q0: Doubles, v0: Doubles) -> tuple[Doubles, Doubles]:
@@ -217,6 +260,18 @@ class MujocoTask:
 
     def make_env(self, num_envs: int) -> BatchEnv:
         return MujocoEnv(num_envs, self.physics, self.config.max_steps, self.config.threads)
+
+    def render_episode(self, policy: Policy, seed: int) -> Iterator[NDArray[np.uint8]]:
+        """One episode of a policy on batches of one, a picture for each step."""
+        env = MujocoEnv(1, self.physics, self.config.max_steps, 1)
+        observation = env.reset(seed)
+        with env.camera() as camera:
+            for _ in range(self.config.max_steps):
+                yield env.look(camera)
+                step = env.step(policy(observation))
+                if step.terminated[0] or step.truncated[0]:
+                    return
+                observation = step.observation
 
     def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
         return {

@@ -14,7 +14,7 @@ from cail_core.errors import MissingDependency, how_to_add
 from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 from cail_robot.ur5e import kinematics
 from cail_robot.ur5e.config import UR5eConfig
-from cail_robot.ur5e.link import NO_COMMAND, Command, Link, Mode
+from cail_robot.ur5e.link import NO_COMMAND, Command, Link, Mode, State
 
 MODES = {
     Mode.CONNECTING: ArmMode.RECOVERING,
@@ -51,10 +51,10 @@ class UR5eArm:
         self._link = Link()
         self._send(NO_COMMAND._replace(time=time.monotonic()))
         settings = json.dumps(dataclasses.asdict(self.config))
-        command = [sys.executable, "-m", "cail_robot.ur5e.loop", str(self._link.fd), settings, "", "0", "0"]
+        command = [sys.executable, "-m", "cail_robot.ur5e.loop", json.dumps(self._link.fds), settings, "", "0", "0"]
         # A session of its own: Ctrl-C in the terminal is for the node, which ends the loop in order.
         self._process = subprocess.Popen(
-            command, pass_fds=(self._link.fd,), start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            command, pass_fds=self._link.fds, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
         )
         until = time.monotonic() + self.config.connect_timeout_s
         while time.monotonic() < until:
@@ -126,6 +126,12 @@ class UR5eArm:
     def loop_pid(self) -> int | None:
         """The RTDE loop's process."""
         return self._process.pid if self._process is not None else None
+
+    def link_state(self) -> State:
+        """What the RTDE loop last wrote, its counters included."""
+        if self._link is None:
+            raise ArmError("not connected")
+        return self._link.state()
 
     def _send(self, command: Command) -> None:
         if self._link is None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
+from cail_robot.safety import Limits
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class UR5eConfig:
     payload_kg: float = setting(0.95, "mass on the flange, gripper included", low=0.0, high=5.0)
     payload_cog_m: tuple[float, ...] = setting((0.0, 0.0, 0.06), "its centre of gravity in the flange, m")
     acceleration: float = setting(
-        15.0, "of speedL, m/s^2 and rad/s^2: above the filter's decelerations, which then decide", low=0.1, high=50.0
+        25.0, "of speedL, m/s^2 and rad/s^2: above the filter's decelerations, which then decide", low=0.1, high=50.0
     )
     watchdog_hz: float = setting(20.0, "the box stops the program if no command comes for 1/this", low=5.0, high=100.0)
     command_timeout_s: float = setting(0.06, "the RTDE loop stops if the node is silent for so long", low=0.01, high=0.5)
@@ -48,6 +49,7 @@ class UR5eConfig:
     )
     realtime_priority: int = setting(30, "SCHED_FIFO priority of the RTDE loop where permitted; 0: none", low=0, high=90)
     gripper: GripperConfig = setting(GripperConfig, "the gripper")
+    limits: Limits = setting(Limits, "of the safety filter in front of the arm")
 
     def __post_init__(self) -> None:
         faults = []

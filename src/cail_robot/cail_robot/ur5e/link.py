@@ -9,15 +9,16 @@ from __future__ import annotations
 import enum
 import mmap
 import os
+import select
 import struct
 from typing import NamedTuple
 
 _COUNTER = struct.Struct("=q")
 _COMMAND = struct.Struct("=d6ddqq?")
-_STATE = struct.Struct("=dd6d6d6d6ddiqqqd?512s")
+_STATE = struct.Struct("=dd6d6d6d6ddiqqqqd?512s")
 _COMMAND_AT = 8
 _STATE_AT = 256
-_SIZE = 1024
+_SIZE = _STATE_AT + _STATE.size
 _TRIES = 1000
 
 
@@ -63,6 +64,8 @@ class State(NamedTuple):
     """Requests to recover that were taken note of."""
     sent: int
     """speedL calls so far."""
+    seen: int
+    """States of the box with a new time stamp so far."""
     late: int
     """Periods that began more than half a period late."""
     longest_period_s: float
@@ -74,29 +77,40 @@ NO_COMMAND = Command(0.0, (0.0,) * 6, float("nan"), 0, 0, False)
 
 
 class Link:
-    def __init__(self, fd: int | None = None) -> None:
-        """A new piece of memory, or the one behind an inherited file descriptor."""
-        if fd is None:
-            fd = os.memfd_create("cail-ur5e")
-            os.ftruncate(fd, _SIZE)
-        self.fd = fd
-        self._memory = mmap.mmap(fd, _SIZE)
+    def __init__(self, fds: tuple[int, int] | None = None) -> None:
+        """A new piece of memory, or the one behind inherited file descriptors."""
+        if fds is None:
+            fds = os.memfd_create("cail-ur5e"), os.eventfd(0, os.EFD_NONBLOCK)
+            os.ftruncate(fds[0], _SIZE)
+        self.fds = fds
+        """Of the memory, and of the bell that a command rings."""
+        self._memory = mmap.mmap(fds[0], _SIZE)
 
     def send(self, command: Command) -> None:
         self._write(0, _COMMAND_AT, _COMMAND.pack(command.time, *command.twist, *command[2:]))
+        os.eventfd_write(self.fds[1], 1)
+
+    def wait(self, timeout_s: float) -> bool:
+        """For a new command; whether one came."""
+        if not select.select([self.fds[1]], (), (), max(0.0, timeout_s))[0]:
+            return False
+        os.eventfd_read(self.fds[1])
+        return True
 
     def command(self) -> Command:
         v = _COMMAND.unpack(self._read(0, _COMMAND_AT, _COMMAND.size))
         return Command(v[0], v[1:7], *v[7:])
 
     def publish(self, state: State) -> None:
-        flat = (*state[:2], *state.q, *state.qd, *state.pose, *state.twist, state.gripper, int(state.mode), *state[8:13])
+        flat = (*state[:2], *state.q, *state.qd, *state.pose, *state.twist, state.gripper, int(state.mode), *state[8:14])
         self._write(_STATE_AT - 8, _STATE_AT, _STATE.pack(*flat, state.text.encode()[:512]))
 
     def state(self) -> State:
         v = _STATE.unpack(self._read(_STATE_AT - 8, _STATE_AT, _STATE.size))
-        text = v[33].rstrip(b"\0").decode("utf-8", "replace")
-        return State(v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], text)
+        text = v[34].rstrip(b"\0").decode("utf-8", "replace")
+        return State(
+            v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], v[33], text
+        )
 
     def _write(self, counter_at: int, at: int, data: bytes) -> None:
         (count,) = _COUNTER.unpack_from(self._memory, counter_at)
@@ -116,4 +130,5 @@ class Link:
 
     def close(self) -> None:
         self._memory.close()
-        os.close(self.fd)
+        for fd in self.fds:
+            os.close(fd)

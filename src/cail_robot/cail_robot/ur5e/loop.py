@@ -16,6 +16,7 @@ import json
 import math
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -26,8 +27,13 @@ from cail_robot.ur5e.config import UR5eConfig
 from cail_robot.ur5e.dashboard import Dashboard, DashboardError
 from cail_robot.ur5e.gripper import GripperThread
 from cail_robot.ur5e.link import Command, Link, Mode, State
+from cail_robot.ur5e.scheduling import realtime
 
 PERIOD_S = 0.002
+LONGEST_PERIOD_S = 0.0025
+"""The node's commands, one in each period, are passed on as they come; without one the last is sent again after this."""
+LOOK_S = 0.0002
+"""How often a new state is looked for: ur_rtde does not tell."""
 WATCH_PERIOD_S = 0.01
 PLAYING, PAUSED = 2, (3, 4)
 POWER_OFF, IDLE, RUNNING = 3, 5, 7
@@ -62,7 +68,7 @@ class Loop:
         self.link, self.config = link, config
         self.fault, self.fault_at, self.recovered = fault, fault_at, recovered
         self.parent = os.getppid()
-        self.realtime = _realtime(config.realtime_priority)
+        self.realtime = realtime(config.realtime_priority)
         self.receive: Any = None
         self.control: Any = None
         self.touched = False
@@ -71,7 +77,7 @@ class Loop:
         self.gripper: GripperThread | None = None
         self.mode = Mode.CONNECTING if not fault else Mode.FAULT
         self.text = fault
-        self.sent = self.late = 0
+        self.sent = self.seen = self.late = 0
         self.longest_s = 0.0
         self.last = link.state()
         self.stamp, self.stamp_at = -1.0, time.monotonic()
@@ -101,19 +107,21 @@ class Loop:
         stamp = receive.getTimestamp()
         if stamp != self.stamp:
             self.stamp, self.stamp_at = stamp, now
+            self.seen += 1
         elif now - self.stamp_at > self.config.link_timeout_s:
             self.leave(f"no state from {self.config.robot_ip} for {self.config.link_timeout_s:g} s: the link is dead")
         gripper = self.gripper.opening if self.gripper is not None else 1.0
         self.last = State(
             now, stamp, receive.getActualQ(), receive.getActualQd(), receive.getActualTCPPose(), receive.getActualTCPSpeed(),
-            gripper, self.mode, self.recovered, self.sent, self.late, self.longest_s, self.realtime, self.text,
+            gripper, self.mode, self.recovered, self.sent, self.seen, self.late, self.longest_s, self.realtime, self.text,
         )  # fmt: skip
         self.link.publish(self.last)
         return self.last
 
     def leave(self, text: str, code: int = EXIT_LINK) -> NoReturn:
         """End at once: closing ur_rtde's objects in order takes half a second, and they may be reconnecting."""
-        self.link.publish(self.last._replace(time=time.monotonic(), mode=Mode.FAULT, text=text))
+        # Not a fault of the arm's: the node is told by this process's end, connects anew and waits for a new enable.
+        self.link.publish(self.last._replace(time=time.monotonic(), mode=Mode.CONNECTING, text=text))
         os._exit(code)
 
     # What the robot says
@@ -219,6 +227,7 @@ class Loop:
             self.control = rtde_control.RTDEControlInterface(self.config.robot_ip)
         except RuntimeError as fault:
             raise Fault(f"the program does not start: {fault}") from None
+        _send_at_once()
         config = self.config
         done = self.control.setTcp(list(config.tool_offset))
         done = done and self.control.setPayload(config.payload_kg, list(config.payload_cog_m))
@@ -228,7 +237,7 @@ class Loop:
         self.mode, self.text = Mode.READY, ""
 
     def drive(self) -> NoReturn:
-        """500 Hz until a fault, or until the node ends."""
+        """Pass the node's commands on, at least every LONGEST_PERIOD_S, until a fault or until the node ends."""
         config, control, receive, link = self.config, self.control, self.receive, self.link
         due = begun = time.monotonic()
         asked_remote = 0.0
@@ -265,7 +274,8 @@ class Loop:
                 self.sent += 1
             else:
                 refused += 1
-            self.look()
+            if now - self.last.time > PERIOD_S:
+                self.look()
             runtime = receive.getRuntimeState()
             if (text := self.obstacle()) != "":
                 raise Fault(text)
@@ -283,11 +293,14 @@ class Loop:
                 if (text := self.slowed() or remote.text) != "":
                     self._hold(Mode.BLOCKED, text)
                 self._check_follows(twist, now)
-            due += PERIOD_S
-            if (left := due - time.monotonic()) > 0.0:
-                time.sleep(left)
-            elif left < -0.02:
-                due = time.monotonic()
+            due = now + LONGEST_PERIOD_S
+            self._wait_for_command(due)
+
+    def _wait_for_command(self, due: float) -> None:
+        """Until the node sends the next command, or it is time to send the last one again; new states are passed on at once."""
+        while not self.link.wait(min(LOOK_S, due - time.monotonic())) and time.monotonic() < due:
+            if self.receive.getTimestamp() != self.stamp:
+                self.look()
 
     def _hold(self, mode: Mode, text: str) -> None:
         """Rest, with the program running; clear_fault leaves it."""
@@ -326,9 +339,15 @@ class Loop:
         if not self.touched:
             return
         self._stop_program()
-        again = [str(self.link.fd), json.dumps(dataclasses.asdict(self.config)), text, str(self.fault_at), str(self.recovered)]
+        again = [
+            json.dumps(self.link.fds),
+            json.dumps(dataclasses.asdict(self.config)),
+            text,
+            str(self.fault_at),
+            str(self.recovered),
+        ]
         for name in os.listdir("/proc/self/fd"):  # ur_rtde's sockets would stay open
-            if int(name) > 2 and int(name) != self.link.fd:
+            if int(name) > 2 and int(name) not in self.link.fds:
                 with contextlib.suppress(OSError):
                     os.set_inheritable(int(name), False)
         os.execv(sys.executable, [sys.executable, "-m", __spec__.name, *again])
@@ -351,20 +370,17 @@ class RemoteWatch:
             self.text = REMOTE_OFF if answer == "false" else "" if answer == "true" else self.text
 
 
-def _realtime(priority: int) -> bool:
-    if priority == 0:
-        return False
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
-    except (OSError, AttributeError):
-        return False
-    return True
+def _send_at_once() -> None:
+    """Switch Nagle's algorithm off in ur_rtde's sockets: with it a command may wait 2 ms for an acknowledgement."""
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as shared:
+            shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def main(argv: list[str]) -> None:
-    fd, settings, fault, fault_at, recovered = argv
+    fds, settings, fault, fault_at, recovered = argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the node, which ends this process in order
-    link = Link(int(fd))
+    link = Link(tuple(json.loads(fds)))
     config = build(UR5eConfig, json.loads(settings), "the UR5e's settings")
     loop = Loop(link, config, fault, float(fault_at), int(recovered))
     try:

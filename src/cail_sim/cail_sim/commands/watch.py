@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -55,6 +56,8 @@ class Scenario:
 def run(args: argparse.Namespace) -> int:
     from cail_sim.render import render_episode, save_film
 
+    if args.out is not None and args.out.suffix.lower() not in (".mp4", ".gif"):
+        raise BadInput(f"expected a file that ends in .mp4 or .gif, given '{args.out}'")
     scenario = _recorded(args) if args.demos is not None else _played(args)
     if args.out is None and has_display():
         _window(scenario, args.seed)
@@ -76,7 +79,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def has_display() -> bool:
-    return sys.platform != "linux" or bool(os.environ.get("DISPLAY"))
+    """Whether an X server answers. PyBullet ends the whole process where none does, so this must be known before."""
+    if sys.platform != "linux":
+        return True
+    host, _, number = os.environ.get("DISPLAY", "").partition(":")
+    number = number.partition(".")[0]
+    if not number.isdecimal():
+        return False
+    if host not in ("", "unix"):
+        return _answers(socket.AF_INET, (host, 6000 + int(number)))
+    path = f"/tmp/.X11-unix/X{number}"
+    return _answers(socket.AF_UNIX, path) or _answers(socket.AF_UNIX, "\0" + path)
+
+
+def _answers(family: socket.AddressFamily, address: Any) -> bool:
+    with socket.socket(family, socket.SOCK_STREAM) as trial:
+        trial.settimeout(2.0)
+        try:
+            trial.connect(address)
+        except OSError:
+            return False
+    return True
 
 
 def _simulated(name: str) -> Any:
@@ -124,8 +147,8 @@ def _recorded(args: argparse.Namespace) -> Scenario:
         still: Array = np.zeros(task.spec.action_dim, dtype=np.float32)
         return next(actions, still)
 
-    return Scenario(task, again, f"episode {args.episode}, {episode.demonstrator}", observed_start(task, episode.frames[STATE][0]),
-                    confidence)
+    title = f"episode {args.episode}, {episode.demonstrator}"
+    return Scenario(task, again, title, observed_start(task, episode.frames[STATE][0]), confidence)
 
 
 def _confidence(args: argparse.Namespace, dataset: DemoDataset, stored: Any) -> Sequence[float] | None:

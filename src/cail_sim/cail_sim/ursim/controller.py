@@ -107,6 +107,9 @@ class Controller:
         self.resting_since_cycle = 0
         self.speed_commands: deque[tuple[float, Vector]] = deque(maxlen=4096)
         """time.monotonic() and target of each changed speed command: what a benchmark compares its clock with."""
+        self.command_gaps = [0] * 2000
+        """How often two commands of a client came so many 0.1 ms after each other; the last counts longer ones too."""
+        self._command_at = 0.0
 
     @property
     def time_s(self) -> float:
@@ -231,6 +234,7 @@ class Controller:
         self.inputs.update(values)
         if self._watchdog is not None and self._watchdog[0] in values:
             self._kicked_at = self.cycles
+            self._note_command(values)
         if values.get("speed_slider_mask"):
             self.set_slider(values.get("speed_slider_fraction", 1.0))
         for prefix, shift in (("standard", 0), ("configurable", 8), ("tool", 16)):
@@ -250,10 +254,17 @@ class Controller:
     def set_watchdog(self, register: str, min_frequency: float) -> None:
         self._watchdog = (register, math.ceil(1.0 / max(min_frequency, 0.01) / CYCLE_S)) if min_frequency > 0 else None
         self._kicked_at = self.cycles
+        self._command_at = 0.0
 
-    def note_speed_command(self, target: Vector) -> None:
-        if not self.speed_commands or self.speed_commands[-1][1] != target:
-            self.speed_commands.append((time.monotonic(), target))
+    def _note_command(self, values: Mapping[str, Any]) -> None:
+        now = time.monotonic()
+        if self._command_at > 0.0:
+            self.command_gaps[min(int(1e4 * (now - self._command_at)), len(self.command_gaps) - 1)] += 1
+        self._command_at = now
+        if values.get("input_int_register_0") == 10:
+            target = tuple(self.inputs[f"input_double_register_{i}"] for i in range(6))
+            if not self.speed_commands or self.speed_commands[-1][1] != target:
+                self.speed_commands.append((now, target))
 
     # The cycle
 
@@ -397,6 +408,7 @@ class Controller:
             "gripper": self.plant.opening,
             "digital_out": self.digital_out,
             "watchdog": self._watchdog is not None,
+            "things": self.plant.things(),
         }
 
 

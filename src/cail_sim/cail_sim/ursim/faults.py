@@ -35,8 +35,9 @@ HELP = {
     "script refuse|accept": "whether uploaded programs start",
     "version wrong|right": "whether the RTDE protocol version is accepted",
     "restart [MS]": "the controller restarts: gone for MS (500), then powered off",
+    "things [SEED]": "where bottle, obstacle and target are; with SEED put to the start of an episode, the arm stays",
     "reset": "arm back at its first posture; nothing broken, powered, no program",
-    "trace": "the last speed commands as they arrived",
+    "trace": "the last speed commands as they arrived, and how long after each other, since the last trace",
 }
 
 
@@ -51,7 +52,10 @@ def apply(server: Server, line: str) -> dict[str, Any]:
     if name == "status":
         return {**box.status(), **server.status()}
     if name == "trace":
-        return {"speed_commands": [[at, *target] for at, target in box.speed_commands]}
+        found = {"speed_commands": [[at, *target] for at, target in box.speed_commands], "command_gaps": list(box.command_gaps)}
+        box.speed_commands.clear()
+        box.command_gaps = [0] * len(box.command_gaps)
+        return found
     if name == "drop":
         server.drop(_number(rest, 0.0) / 1000.0)
     elif name == "freeze":
@@ -84,6 +88,10 @@ def apply(server: Server, line: str) -> dict[str, Any]:
         box.accept_protocol = _choice(rest, "right", "wrong")
     elif name == "restart":
         server.restart(_number(rest, 500.0) / 1000.0)
+    elif name == "things":
+        if rest:
+            box.plant.put_back(int(_number(rest)))
+        return {"things": box.plant.things()}
     elif name == "reset":
         server.reset()
     else:

@@ -29,6 +29,12 @@ class Plant(Protocol):
     def collision(self) -> str | None:
         """What the arm runs into, if it does: the box stops protectively."""
 
+    def things(self) -> dict[str, list[float]]:
+        """What stands on the table: x, y, z and orientation x, y, z, w of each by name."""
+
+    def put_back(self, seed: int) -> None:
+        """Put the things to a start of the task; the arm stays."""
+
     def close(self) -> None: ...
 
 
@@ -54,6 +60,12 @@ class KinematicArm:
 
     def collision(self) -> str | None:
         return None
+
+    def things(self) -> dict[str, list[float]]:
+        return {}
+
+    def put_back(self, seed: int) -> None:
+        pass
 
     def close(self) -> None:
         pass

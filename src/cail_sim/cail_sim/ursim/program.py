@@ -159,7 +159,6 @@ class ControlProgram:
                 box.motion = Speed(box.q, box.qd, box.tcp, linear=linear)
             target = self._six(0)
             box.motion.aim(_slowed(target) if linear else target, max(self._double(6), 0.0), self._double(7))
-            box.note_speed_command(target)
         elif command in (11, 24):
             target = self._six(0)
             if command == 24:

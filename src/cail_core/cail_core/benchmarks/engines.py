@@ -1,0 +1,70 @@
+"""Where cells run: processes of this machine, or a Ray cluster."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, Protocol
+
+from cail_core.benchmarks.cells import Cell
+from cail_core.errors import BadInput, MissingDependency, how_to_add
+from cail_core.machine import cores
+
+Work = Callable[[Cell, Path], Any]
+RETRIES = 10  # a cell whose worker died goes on after its checkpoint, on whichever machine is free
+
+
+class Engine(Protocol):
+    def run(self, work: Work, cells: Sequence[Cell], out: Path) -> Iterator[tuple[Cell, Any]]:
+        """Do `work` for every cell; gives each with its result, in whatever order they end."""
+        ...
+
+
+class LocalEngine:
+    """A process per core; with one, this process."""
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or cores()
+
+    def run(self, work: Work, cells: Sequence[Cell], out: Path) -> Iterator[tuple[Cell, Any]]:
+        if self.workers == 1 or len(cells) < 2:
+            yield from ((cell, work(cell, out)) for cell in cells)
+            return
+        os.environ["OMP_NUM_THREADS"] = "1"
+        with ProcessPoolExecutor(min(self.workers, len(cells)), mp_context=multiprocessing.get_context("spawn")) as pool:
+            jobs = {pool.submit(work, cell, out): cell for cell in cells}
+            for job in as_completed(jobs):
+                yield jobs[job], job.result()
+
+
+class RayEngine:
+    """One cell, one Ray task. `out` must be storage that all machines see under the same path."""
+
+    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise MissingDependency(f"--engine ray needs Ray; {how_to_add('ray')}") from None
+        self._ray = ray
+        local: dict[str, Any] = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False,
+                                                    "_node_ip_address": "127.0.0.1"}
+        try:
+            ray.init(address=address or "local", ignore_reinit_error=True, log_to_driver=False,
+                     runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}}, **local)
+        except (ConnectionError, ValueError) as fault:
+            raise BadInput(f"--address: expected a running Ray cluster, given {address} ({' '.join(str(fault).split())[:200]}); "
+                           "`ray start --head` starts one") from None
+
+    def run(self, work: Work, cells: Sequence[Cell], out: Path) -> Iterator[tuple[Cell, Any]]:
+        task = self._ray.remote(work).options(num_cpus=1, max_retries=RETRIES)
+        waiting = {task.options(name=cell.key).remote(cell, out.resolve()): cell for cell in cells}
+        while waiting:
+            ready, _ = self._ray.wait(list(waiting), num_returns=1)
+            for reference in ready:
+                yield waiting.pop(reference), self._ray.get(reference)
+
+    def close(self) -> None:
+        self._ray.shutdown()

@@ -1,0 +1,186 @@
+"""The paper's tables and figures as cells, at three budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cail_core.benchmarks import paper_numbers
+from cail_core.benchmarks.cells import ORACLE, Cell
+from cail_core.benchmarks.paper_numbers import Number
+
+COMPARED = ("cail", "2iwil", "ic-gail", "airl", "gail", "t-rex", "d-rex", "ssrr")
+"""The methods of the paper's tables."""
+MORE = ("cail-bc", "cail-paper", "bc", "rinse", "dwbc")
+LABELLED = ("cail", "2iwil", "ic-gail", "t-rex")
+"""Those that use the ranking."""
+OFFLINE = ("bc", "cail-bc", "rinse", "dwbc")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A task as the studies use it: the demonstrators of the paper's mix, best first, and how long to train."""
+
+    task: str
+    people: tuple[str, ...]
+    steps: int
+    cloning_steps: int = 1000
+    shares: tuple[float, ...] = ()
+
+    def paper_mix(self) -> dict[str, float]:
+        return dict(zip(self.people, self.shares or (1 / len(self.people),) * len(self.people), strict=True))
+
+    def without_best(self) -> dict[str, float]:
+        others = {name: share for name, share in self.paper_mix().items() if name != self.people[0]}
+        return {name: share / sum(others.values()) for name, share in others.items()}
+
+
+PANDA_PEOPLE = ("near-optimal", "small-detour", "large-detour", "hesitant", "wrong-side", "lost", "dropping", "colliding")
+PANDA_SHARES = (0.2, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05, 0.1)
+POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeless"), 100_000)
+REACHER = Environment("reacher", ("optimal", "early-42", "early-72", "early-78", "early-80"), 200_000)
+ANT = Environment("ant", ("optimal", "early-3000", "early-1500", "early-500", "early-0"), 3_000_000)
+PANDA = Environment("panda-carry", PANDA_PEOPLE, 400_000, 3000, PANDA_SHARES)
+UR5E = Environment("ur5e", PANDA_PEOPLE, 400_000, 3000, PANDA_SHARES)
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How much of a study is run: seeds, environments, and the share of their steps."""
+
+    seeds: int
+    environments: tuple[Environment, ...]
+    steps: float = 1.0
+    episodes: int = 200
+    evaluation_episodes: int = 100
+    few: bool = False
+    """Only as many methods and settings as show that the study works."""
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+
+TINY: dict[str, Any] = {
+    "ppo.rollout_steps": 500, "ppo.num_envs": 10, "ppo.epochs": 1, "discriminator.steps": 2, "discriminator.batch": 100,
+    "before.steps": 5, "before.batch": 100, "cloning.batch": 50, "classifier.steps": 5, "reward.steps": 5, "reward.nets": 1,
+    "noise.levels": 3, "noise.rollouts": 2, "noise.cloning_steps": 50, "noise.airl_steps": 500,
+}
+"""Settings with which a cell takes a moment and learns nothing."""
+SMOKE = Budget(2, (POINTMASS,), 0.01, episodes=20, evaluation_episodes=10, few=True, changes=TINY)
+SHORT = Budget(3, (POINTMASS, REACHER))
+FULL = Budget(10, (POINTMASS, REACHER, ANT, PANDA, UR5E))
+BUDGETS = {"smoke": SMOKE, "short": SHORT, "full": FULL}
+
+
+def cell(budget: Budget, env: Environment, method: str, seed: int, *, mix: dict[str, float] | None = None, at: str = "",
+         ranked: float = 0.05, changes: Mapping[str, Any] | None = None) -> Cell:
+    steps = env.cloning_steps if method in OFFLINE else env.steps
+    return Cell(env.task, mix or env.paper_mix(), method, seed, max(1, round(budget.steps * steps)), at, budget.episodes, ranked,
+                budget.evaluation_episodes, {} if method == ORACLE else {**budget.changes, **(changes or {})})
+
+
+Cells = list[Cell]
+Make = Callable[[Budget, int], Cells]
+
+
+def _seeds(budget: Budget, first: int) -> range:
+    return range(first, first + budget.seeds)
+
+
+def _where(budget: Budget, *wanted: Environment) -> Sequence[Environment]:
+    """The budget's environments out of those wanted; a smoke run takes the point mass in their place."""
+    return [env for env in budget.environments if env in wanted] or budget.environments[:1]
+
+
+def table1(budget: Budget, first: int) -> Cells:
+    return [cell(budget, env, method, seed, at=env.task) for env in budget.environments
+            for seed in _seeds(budget, first) for method in (*COMPARED, *MORE, ORACLE)]
+
+
+def success(budget: Budget, first: int) -> Cells:
+    methods = COMPARED[:3] if budget.few else COMPARED + MORE
+    return [cell(budget, env, method, seed, at=env.task) for env in _where(budget, POINTMASS, PANDA, UR5E)
+            for seed in _seeds(budget, first) for method in methods]
+
+
+def label_ratio(budget: Budget, first: int) -> Cells:
+    ratios = (0.1, 1.0) if budget.few else (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    methods = LABELLED[:2] if budget.few else LABELLED
+    return [cell(budget, env, method, seed, at=f"{100 * ratio:g}%", ranked=ratio) for env in _where(budget, REACHER)
+            for ratio in ratios for seed in _seeds(budget, first) for method in methods]
+
+
+def optimality(budget: Budget, first: int) -> Cells:
+    """A fifth of the demonstrations is optimal, all others come from one other policy."""
+    methods = COMPARED[:1] if budget.few else COMPARED
+    made = []
+    for env in _where(budget, REACHER):
+        others = env.people[-1:] if budget.few else env.people[1:]
+        made += [cell(budget, env, method, seed, at=other, mix={env.people[0]: 0.2, other: 0.8})
+                 for other in others for seed in _seeds(budget, first) for method in methods]
+    return made
+
+
+def ratio(budget: Budget, first: int) -> Cells:
+    """The share of optimal demonstrations varies, the others share the rest."""
+    methods = COMPARED[:1] if budget.few else COMPARED
+    shares = (0.1, 0.5) if budget.few else (0.05, 0.1, 0.2, 0.4, 0.8)
+    made = []
+    for env in _where(budget, REACHER):
+        for share in shares:
+            mix = {env.people[0]: share, **{name: (1 - share) * part for name, part in env.without_best().items()}}
+            made += [cell(budget, env, method, seed, at=f"{100 * share:g}%", mix=mix)
+                     for seed in _seeds(budget, first) for method in methods]
+    return made
+
+
+def suboptimal(budget: Budget, first: int) -> Cells:
+    """No optimal demonstration at all; the oracle is then the best that demonstrated."""
+    methods = ("cail", "airl", ORACLE) if budget.few else (*COMPARED, ORACLE)
+    return [cell(budget, env, method, seed, at=env.task, mix=env.without_best()) for env in _where(budget, REACHER, ANT)
+            for seed in _seeds(budget, first) for method in methods]
+
+
+def confidence(budget: Budget, first: int) -> Cells:
+    return [cell(budget, env, method, seed, at=env.task) for env in budget.environments
+            for seed in _seeds(budget, first) for method in ("cail", "cail-paper", "2iwil")]
+
+
+def alpha_mu(budget: Budget, first: int) -> Cells:
+    """The paper's own algorithm: α of the confidence, μ of the pseudo-update."""
+    alphas = (0.1, 10.0) if budget.few else (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
+    mus = (3e-4,) if budget.few else (3e-6, 3e-5, 3e-4, 3e-3, 3e-2)
+    settings = [(f"alpha={alpha:g}", {"beta.alpha": alpha}) for alpha in alphas] + [(f"mu={mu:g}", {"mu": mu}) for mu in mus]
+    return [cell(budget, env, "cail-paper", seed, at=at, changes=changes) for env in _where(budget, REACHER, ANT)
+            for at, changes in settings for seed in _seeds(budget, first)]
+
+
+def theory(budget: Budget, first: int) -> Cells:
+    """The outer loss along the training with the gate of Theorem 1 and without it."""
+    return [cell(budget, env, "cail-paper", seed, at="gate" if gate else "no gate", changes={"gate": gate, "gate_after": 0})
+            for env in budget.environments[:1] for gate in (True, False) for seed in _seeds(budget, first)]
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table or figure of the paper."""
+
+    text: str
+    make: Make
+    value: str = "return"
+    figures: tuple[str, ...] = ("bars",)
+    published: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
+    """The paper's numbers by column (`at`) and method."""
+
+
+STUDIES = {
+    "table1": Study("converged return of all methods", table1, figures=("curves", "bars"), published=paper_numbers.RETURNS),
+    "success": Study("share of the trials that succeed", success, "success", published=paper_numbers.SUCCESS),
+    "label-ratio": Study("return by the share of ranked demonstrations", label_ratio, figures=("lines",),
+                         published=paper_numbers.LABEL_RATIO),
+    "optimality": Study("return by the quality of the suboptimal demonstrations", optimality, figures=("lines",)),
+    "ratio": Study("return by the share of optimal demonstrations", ratio, figures=("lines",)),
+    "suboptimal": Study("return without any optimal demonstration", suboptimal, figures=("curves", "bars")),
+    "confidence": Study("mean confidence by demonstrator", confidence, "spearman", figures=("confidence",)),
+    "alpha-mu": Study("sensitivity to α and μ", alpha_mu, figures=("lines",)),
+    "theory": Study("the outer loss along training: Theorems 1 and 2", theory, "outer_last", figures=("outer",)),
+}

@@ -1,0 +1,62 @@
+"""Pick-place-avoid as the arm's topics show it: the task of `cail_core.tasks.pick_place_avoid`, without a time limit.
+
+A person may take as long as they need; the gripper does what they command.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cail_core.errors import BadInput
+from cail_core.recording.moments import Moment, Vector
+from cail_core.tasks.pick_place_avoid import PickPlaceAvoid, PickPlaceAvoidConfig, Scene, Vec
+
+
+class PickPlaceAvoidView:
+    """`bottle`, `obstacle` and `target` come from `object_pose`, `obstacle_pose` and `target_pose`."""
+
+    needs = ("object_pose", "obstacle_pose", "target_pose")
+
+    def __init__(self, config: PickPlaceAvoidConfig, rate: int, *, grasped: bool, explicit_gripper: bool) -> None:
+        if config.ticks_per_s % rate:
+            raise BadInput(f"expected a rate that divides the task's {config.ticks_per_s} ticks a second, given {rate}")
+        self._task = PickPlaceAvoid(replace(config, ticks_per_decision=config.ticks_per_s // rate), sys.maxsize)
+        self._full_speed, self._grasped, self._explicit = config.max_speed, grasped, explicit_gripper
+
+    def begin(self, moment: Moment) -> None:
+        self._task.begin(self._scene(moment), closing=self._closing(moment))
+
+    def observe(self, moment: Moment) -> Sequence[float]:
+        return self._task.observe(self._scene(moment))
+
+    def advance(self, moment: Moment, executed: Vector) -> tuple[float, str | None]:
+        scene = self._scene(moment)
+        self._task.gripper(scene, -1.0 if self._closing(moment) else 1.0)
+        reward, outcome = self._task.advance(scene, (executed[0], executed[1], executed[2]))
+        return reward, None if outcome is None else outcome.value
+
+    def action(self, twist: Vector, moment: Moment) -> Sequence[float]:
+        gripper = [-1.0 if self._closing(moment) else 1.0] if self._explicit else []
+        return [v / self._full_speed for v in twist[:3]] + gripper
+
+    def _closing(self, moment: Moment) -> bool:
+        return self._grasped if moment.gripper_cmd is None else moment.gripper_cmd < 0.5
+
+    def _scene(self, moment: Moment) -> Scene:
+        bottle, obstacle, target = (moment.things[name] for name in self.needs)
+        return Scene(
+            _position(moment.pose), _position(bottle), _up(bottle), _position(obstacle), _up(obstacle), _position(target),
+            moment.gripper,
+        )  # fmt: skip
+
+
+def _position(pose: Vector) -> Vec:
+    return pose[0], pose[1], pose[2]
+
+
+def _up(pose: Vector) -> Vec:
+    """The z axis of the pose's frame."""
+    x, y, z, w = pose[3:]
+    return 2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)

@@ -1,0 +1,237 @@
+"""`cail record`: teleoperate an arm and record demonstrations, all nodes in one process, without a launch system."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from cail_core.cli import Parser, whole_number
+from cail_core.config import find_config, load_config
+from cail_core.errors import BadInput, MissingDependency
+from cail_core.recording.frames import Trim, recordable
+from cail_core.terminal import Terminal
+from cail_robot.desk import Desk
+from cail_robot.recorder import Recorder
+from cail_robot.teleop import Input, Keyboard, Steering, TeleopConfig
+
+ROBOTS = {"panda_sim": "sim", "ur5e": "ur5e", "ur5e_sim": "ur5e-sim"}
+"""Robot -> its name among the arms of `cail up`."""
+INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "scripted")
+DRAW_EVERY_S = 0.1
+SPIN_S = 0.05
+
+
+def register(commands: Any) -> None:
+    p = commands.add_parser(
+        "record",
+        help="teleoperate an arm and record demonstrations",
+        description="Teleoperate an arm and record demonstrations: a bag and an episode in the dataset for each one saved. "
+        "Goes on with a dataset that is there and fits.",
+    )
+    p.add_argument("--robot", choices=(*ROBOTS, "running"), default="panda_sim",
+                   help="which arm to bring up; running: its node is up already (default: panda_sim)")
+    p.add_argument("--robot-ip", metavar="IP", help="address of the control box, for ur5e and ur5e_sim")
+    p.add_argument("--robot-type", metavar="NAME", help="with --robot running: which robot the dataset is of")
+    p.add_argument("--input", choices=INPUTS, default="keyboard", help="what steers (default: keyboard)")
+    p.add_argument("--device", metavar="FILE", help="gamepad or spacemouse: /dev/input/event… (default: the first that fits)")
+    p.add_argument("--script", type=Path, metavar="FILE", help="with --input scripted: what to do")
+    p.add_argument("--dataset", type=Path, required=True, metavar="D", help="the dataset's folder, made if it is not there")
+    p.add_argument("--demonstrator", default=getpass.getuser(), metavar="NAME", help="who demonstrates (default: the user)")
+    p.add_argument("--task", default="panda", metavar="T", help="default: panda")
+    p.add_argument("--rate", type=whole_number, metavar="HZ", help="frames a second (default: the task's)")
+    p.add_argument("--trim-idle", action="store_true", help="leave idle ends out of the dataset; the bags keep them")
+    p.add_argument("--viewer", choices=("true", "false"), default="false", help="show the simulator's window (default: false)")
+    p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="of the simulator's scenes (default: 0)")
+    p.add_argument("--namespace", default="arm", help="of the arm's topics (default: arm)")
+    p.set_defaults(run=_run)
+
+
+def _run(args: argparse.Namespace) -> int:
+    task = recordable(args.task)
+    config = load_config(TeleopConfig, find_config("teleop"))
+    if args.rate is not None and not 1 <= args.rate <= 1000:
+        raise BadInput(f"expected --rate between 1 and 1000, given {args.rate}")
+    robot = args.robot_type if args.robot == "running" else args.robot
+    if robot is None:
+        raise BadInput("expected --robot-type with --robot running, such as panda_sim or ur5e: the dataset keeps it")
+    with ExitStack() as stack:
+        source, terminal = _source(args, config, stack)
+        make_arm = _arm(args)
+        recorder = Recorder(
+            args.dataset,
+            task,
+            robot=robot,
+            demonstrator=args.demonstrator,
+            rate=args.rate,
+            namespace=f"/{args.namespace.strip('/')}",
+            trim=Trim(on=args.trim_idle),
+        )
+        stack.callback(recorder.close)
+        nodes = stack.enter_context(_Nodes(make_arm, recorder, args.namespace, source))
+        title = f"cail record  {args.dataset}  task {args.task}, {robot}, {recorder.rate} Hz, by {args.demonstrator}"
+        desk = Desk(source, nodes.teleop, recorder, Steering(config), title)
+        screen = stack.enter_context(terminal) if terminal else None
+        try:
+            _loop(desk, nodes, recorder, screen, 1.0 / config.command_hz)
+        finally:
+            desk.leave()
+            time.sleep(0.05)  # the last command, which is zero, is on its way
+    _summary(recorder)
+    return 0
+
+
+def _source(args: argparse.Namespace, config: TeleopConfig, stack: ExitStack) -> tuple[Input, Terminal | None]:
+    """What steers, and the terminal to draw on, if there is one."""
+    if args.input == "keyboard":
+        terminal = Terminal("steer with --input gamepad, joy_topic or scripted")
+        return Keyboard(terminal.keys, config), terminal
+    with suppress(BadInput):
+        terminal = Terminal("")
+        return _other_source(args, config, Keyboard(terminal.keys, config)), terminal
+    return _other_source(args, config, None), None
+
+
+def _other_source(args: argparse.Namespace, config: TeleopConfig, keys: Keyboard | None) -> Input:
+    if args.input == "scripted":
+        from cail_robot.scripted import Script
+
+        if args.script is None:
+            raise BadInput("expected --script FILE with --input scripted: lines such as `hold up 2.0` or `press enter`")
+        return Script(args.script, config)
+    from cail_robot.sticks import JoyTopic, Stick
+
+    if args.input == "joy_topic":
+        return JoyTopic(config, keys)
+    return Stick.open(args.input, args.device, config, keys)
+
+
+def _arm(args: argparse.Namespace) -> Callable[[], list[Any]]:
+    """Makes the arm's nodes; said early where the arm is not installed."""
+    if args.robot == "running":
+        return list
+    name = ROBOTS[args.robot]
+    found = {entry.name: entry for entry in entry_points(group="cail.arms")}
+    if name not in found:
+        raise MissingDependency(f"the arm '{name}' is not installed; there are: {', '.join(sorted(found)) or 'none'}")
+    import cail_robot.ros  # noqa: F401  says how to add rclpy where it is missing
+
+    arm = found[name].load()
+    parser = Parser(prog=f"cail up {name}")
+    arm.add_arguments(parser)
+    offered = {option for action in parser._actions for option in action.option_strings}
+    wanted = {"--task": args.task, "--seed": str(args.seed), "--namespace": args.namespace, "--robot-ip": args.robot_ip}
+    words = [word for option, value in wanted.items() if value is not None and option in offered for word in (option, value)]
+    if args.robot_ip is not None and "--robot-ip" not in offered:
+        raise BadInput(f"--robot-ip is for an arm with a control box, {args.robot} has none")
+    if args.viewer == "true":
+        if "--window" not in offered:
+            raise BadInput(f"--viewer true is for a simulator of ours, {args.robot} has no window")
+        words.append("--window")
+    options = parser.parse_args(words)
+    return lambda: list(arm.nodes(options))
+
+
+class _Nodes:
+    """The nodes of the session, spun by a thread of their own while the desk has the main one."""
+
+    def __init__(self, make_arm: Callable[[], list[Any]], recorder: Recorder, namespace: str, source: Input) -> None:
+        import rclpy
+        from rclpy.executors import SingleThreadedExecutor
+
+        from cail_robot.record_nodes import RecorderNode, TeleopNode
+        from cail_robot.ros import start
+
+        os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
+        self._rclpy = rclpy
+        sys.setswitchinterval(0.001)  # the control thread must not wait 5 ms for the interpreter
+        start(["cail", "--ros-args", "--log-level", "error"])
+        self._ending = threading.Event()
+        self._arm: list[Any] = []
+        try:
+            self.teleop, self.recorder = TeleopNode(namespace), RecorderNode(recorder, namespace)
+            self._arm = make_arm()
+            if hasattr(source, "join"):
+                source.join(self.teleop)
+        except BaseException:
+            rclpy.try_shutdown()
+            raise
+        # The recorder hears a thousand messages a second: it must not hold up the commands.
+        self._executors = [SingleThreadedExecutor(), SingleThreadedExecutor()]
+        for node in (*self._arm, self.teleop):
+            self._executors[0].add_node(node)
+        self._executors[1].add_node(self.recorder)
+        self._threads = [threading.Thread(target=self._spin, args=(executor,), daemon=True) for executor in self._executors]
+
+    @property
+    def alive(self) -> bool:
+        return all(getattr(node, "alive", True) for node in self._arm)
+
+    def _spin(self, executor: Any) -> None:
+        while not self._ending.is_set():
+            executor.spin_once(timeout_sec=SPIN_S)
+
+    def __enter__(self) -> _Nodes:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        for node in self._arm:
+            if hasattr(node, "finish"):
+                node.finish()
+        self._ending.set()
+        for thread in self._threads:
+            thread.join()
+        for executor in self._executors:
+            executor.shutdown(timeout_sec=0)
+        for node in (*self._arm, self.teleop, self.recorder):
+            node.destroy_node()
+        self._rclpy.try_shutdown()
+
+
+def _loop(desk: Desk, nodes: _Nodes, recorder: Recorder, screen: Terminal | None, period_s: float) -> None:
+    ended: list[int] = []
+    handlers = {number: signal.signal(number, lambda n, _: ended.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    drawn, line, told = 0.0, "", (len(recorder.saved), recorder.discarded, recorder.recording)
+    try:
+        while not desk.ended and not ended and nodes.alive:
+            desk.step(period_s)
+            now = (len(recorder.saved), recorder.discarded, recorder.recording)
+            if now != told:
+                nodes.recorder.tell(_event(told, now, recorder))
+                told = now
+            if screen is not None and time.monotonic() - drawn > DRAW_EVERY_S:
+                drawn = time.monotonic()
+                screen.draw(desk.screen(*screen.size))
+            elif screen is None and desk.line() != line and not recorder.recording:
+                line = desk.line()
+                print(line, flush=True)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _event(before: tuple[int, int, bool], now: tuple[int, int, bool], recorder: Recorder) -> str:
+    if now[0] > before[0]:
+        return "succeeded" if recorder.saved[-1].outcome == "success" else recorder.saved[-1].outcome
+    if now[1] > before[1] or (before[2] and not now[2]):
+        return "discarded"
+    return "started"
+
+
+def _summary(recorder: Recorder) -> None:
+    outcomes = ", ".join(f"{count} {name}" for name, count in recorder.outcomes.items())
+    saved = f"{len(recorder.saved)} episodes saved{f' ({outcomes})' if outcomes else ''}"
+    print(f"{recorder.root}: {saved}, {recorder.discarded} discarded")
+    if recorder.saved:
+        print(f"Next: cail demos rank {recorder.root}")

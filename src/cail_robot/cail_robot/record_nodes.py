@@ -1,0 +1,137 @@
+"""The nodes of a recording session: one that commands the arm, one that hears everything it says."""
+
+from __future__ import annotations
+
+import json
+import queue
+import time
+from collections.abc import Callable
+from typing import Any
+
+from diagnostic_msgs.msg import DiagnosticStatus
+from geometry_msgs.msg import PoseStamped, TwistStamped
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64, String
+from std_srvs.srv import SetBool, Trigger
+
+from cail_core.recording.bag import Message
+from cail_core.recording.topics import FLOAT, JOINTS, POSE, STATUS, STRING, TOPICS, TWIST
+from cail_robot.desk import ArmReport
+from cail_robot.recorder import Recorder
+from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS
+from cail_robot.teleop import Axes
+
+TYPES = {TWIST: TwistStamped, POSE: PoseStamped, JOINTS: JointState, FLOAT: Float64, STRING: String, STATUS: DiagnosticStatus}
+RECORDING_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.RELIABLE)
+"""Deep, so that a moment of saving or a busy machine loses nothing."""
+
+
+class RecorderNode(Node):  # type: ignore[misc]
+    """Hands every message of the arm's topics to the recorder, as the bytes that came."""
+
+    def __init__(self, recorder: Recorder, namespace: str = "/arm") -> None:
+        super().__init__("recorder", namespace=namespace)
+        self._recorder = recorder
+        self._events = self.create_publisher(String, "episode_event", STATE_QOS)
+        for topic in TOPICS.values():
+            qos = STATUS_QOS if topic.name == "status" else RECORDING_QOS
+            self.create_subscription(TYPES[topic.type], topic.name, self._to_recorder(topic.name), qos, raw=True)
+
+        self.create_subscription(DiagnosticStatus, "status", self._on_status, STATUS_QOS)
+
+    def _to_recorder(self, topic: str) -> Callable[[bytes, dict[str, Any]], None]:
+        def hear(data: bytes, info: dict[str, Any]) -> None:
+            count = info.get("publication_sequence_number") or 0
+            self._recorder.hear(Message(topic, bytes(data), time.time_ns(), count if count < 2**32 else 0))
+
+        return hear
+
+    def _on_status(self, message: Any) -> None:
+        period = {pair.key: pair.value for pair in message.values}.get("publish_period_s")
+        self._recorder.period_ns = None if period is None else round(float(period) * 1e9)
+
+    def tell(self, event: str) -> None:
+        """Say on `episode_event` what happened to the recording."""
+        text = {"event": event, "episode": self._recorder.episodes, "recording": True, "time": time.time()}
+        self._events.publish(String(data=json.dumps(text)))
+
+
+class TeleopNode(Node):  # type: ignore[misc]
+    """The arm as the desk sees it."""
+
+    def __init__(self, namespace: str = "/arm") -> None:
+        super().__init__("teleop", namespace=namespace)
+        self.report = ArmReport()
+        self._status = "no word from the arm's node yet", ""
+        self._frame = ""
+        self._position: tuple[float, ...] = ()
+        self._gripper: float | None = None
+        self._answers: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
+        self._twists = self.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
+        self._grips = self.create_publisher(Float64, "gripper_cmd", COMMAND_QOS)
+        self.create_subscription(PoseStamped, "ee_pose", self._on_pose, STATE_QOS)
+        self.create_subscription(Float64, "gripper_state", self._on_gripper, STATE_QOS)
+        self.create_subscription(DiagnosticStatus, "status", self._on_status, STATUS_QOS)
+        self._enable = self.create_client(SetBool, "enable")
+        self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
+
+    def move(self, twist: Axes) -> None:
+        self.report = ArmReport(*self._status, self._position, self._gripper)
+        if not self._frame:
+            return
+        message = TwistStamped()
+        message.header.stamp, message.header.frame_id = self.get_clock().now().to_msg(), self._frame
+        v, w = message.twist.linear, message.twist.angular
+        v.x, v.y, v.z, w.x, w.y, w.z = twist
+        self._twists.publish(message)
+
+    def grip(self, opening: float) -> None:
+        self._grips.publish(Float64(data=opening))
+
+    def stop(self) -> None:
+        self._call("stop")
+
+    def permit(self) -> None:
+        if self._status[0].startswith("FAULT"):
+            self._call("clear_fault")
+        else:
+            self._ask("enable", self._enable, SetBool.Request(data=True))
+
+    def reset(self) -> None:
+        self._call("reset")
+
+    def answer(self) -> tuple[str, bool, str] | None:
+        try:
+            return self._answers.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _call(self, name: str) -> None:
+        self._ask(name, self._triggers[name], Trigger.Request())
+
+    def _ask(self, name: str, client: Any, request: Any) -> None:
+        if not client.service_is_ready():
+            self._answers.put((name, False, f"{name}: the arm's node does not answer; is it up?"))
+            return
+        future = client.call_async(request)
+        future.add_done_callback(lambda done: self._answers.put((name, done.result().success, done.result().message)))
+
+    def _on_pose(self, message: Any) -> None:
+        p = message.pose.position
+        self._frame, self._position = message.header.frame_id, (p.x, p.y, p.z)
+
+    def _on_gripper(self, message: Any) -> None:
+        self._gripper = message.data
+
+    def _on_status(self, message: Any) -> None:
+        self._status = message.message, {pair.key: pair.value for pair in message.values}.get("filter_text", "")
+
+
+def listen_to_joy(node: Node, on_axes: Callable[[list[float], list[int]], None]) -> None:
+    """Subscribe to /joy, which the drivers of gamepads and of the SpaceMouse publish."""
+    from sensor_msgs.msg import Joy
+
+    qos = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT, durability=DurabilityPolicy.VOLATILE)
+    node.create_subscription(Joy, "/joy", lambda message: on_axes(list(message.axes), list(message.buttons)), qos)

@@ -1,0 +1,37 @@
+"""The UR5e in PyBullet: the arm as `data/ur5e.urdf` has it, and the Panda's task with it (`ur5e`)."""
+
+from __future__ import annotations
+
+import math
+
+from cail_robot.ur5e import kinematics
+from cail_sim.arm import ArmModel
+from cail_sim.tasks import Panda
+
+UR5E = ArmModel(
+    name="UR5e",
+    urdf="ur5e.urdf",
+    joints=(0, 1, 2, 3, 4, 5),
+    joint_names=tuple(f"{name}_joint" for name in kinematics.JOINTS),
+    tool_link=9,
+    home=(0.27, -1.566, -1.776, -1.371, 1.571, -1.301),
+    tool_down=(1.0, 0.0, 0.0, 0.0),
+    max_force=(150.0, 150.0, 150.0, 28.0, 28.0, 28.0),
+    max_joint_speed=(math.pi,) * 6,
+    joint_low=(-kinematics.JOINT_LIMIT,) * 6,
+    joint_high=(kinematics.JOINT_LIMIT,) * 6,
+    fingers=(7, 8),
+    finger_travel_m=0.04,
+    finger_speed=0.2,
+    grip_force=20.0,
+)
+TOOL_OFFSET = (0.0, 0.0, 0.16, 0.0, 0.0, 0.0)
+"""Of the URDF's tool point in the flange."""
+
+
+class UR5e(Panda):
+    """Reach for the bottle, pick it up, carry it around the obstacle, put it standing on the platform."""
+
+    name = "ur5e"
+    robot_type = "ur5e_pybullet"
+    model = UR5E
