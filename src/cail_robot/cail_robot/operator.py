@@ -16,7 +16,7 @@ REMEMBERED = 2000
 PERMITTED = "ENABLED: motion is permitted"
 
 
-def wait_for(what: Callable[[], Any], text: str, timeout_s: float = 30.0) -> Any:
+def wait_for(what: Callable[[], Any], text: str, timeout_s: float = 60.0) -> Any:
     """What `what` gives once it is true; ArmError when that takes too long."""
     until = time.monotonic() + timeout_s
     while time.monotonic() < until:

@@ -54,3 +54,18 @@ def process(*command: object) -> Iterator[subprocess.Popen[str]]:
         started.wait()
         assert started.stdout
         started.stdout.close()
+
+
+@contextmanager
+def node_process(*command: object) -> Iterator[subprocess.Popen[str]]:
+    """A process whose node has connected to its arm; a busy machine may take its time for that."""
+    with process(*command) as started:
+        assert started.stdout
+        said = []
+        for line in started.stdout:
+            said.append(line)
+            if "IDLE" in line:
+                break
+        else:
+            raise AssertionError("the node ended: " + "".join(said))
+        yield started

@@ -14,7 +14,7 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-from ros_bench import own_domain, process
+from ros_bench import node_process, own_domain
 
 from cail_robot.operator import Operator, wait_for
 from cail_robot.ros import PROFILES, RANGE, stay_on_this_machine
@@ -31,7 +31,7 @@ def trace(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def node(trace: Path) -> Iterator[subprocess.Popen[str]]:
-    with process(NODE, trace) as started:
+    with node_process(NODE, trace) as started:
         yield started
 
 

@@ -241,6 +241,7 @@ def two_publishers(stage: Stage) -> float:
     other = Child(stage.folder, "commander")
     try:
         wait_for(lambda: other.sent("ready"), "the other publisher", START_S)
+        time.sleep(1.0)  # until the node knows it too: before, what it sends is not heard
         if not stage.trace.moving():
             stage.in_motion()
         other.ask("other")

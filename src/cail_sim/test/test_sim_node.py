@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("pybullet")
 
-from ros_bench import own_domain, process
+from ros_bench import node_process, own_domain
 
 from cail_core.evaluation import evaluate
 from cail_core.tasks import get_task
@@ -32,7 +32,7 @@ def best():
 @pytest.fixture
 def waiting_sim() -> Iterator[None]:
     """Time waits for commands."""
-    with process("-m", "cail_core.cli", "up", "sim", "--pace", "commands"):
+    with node_process("-m", "cail_core.cli", "up", "sim", "--pace", "commands"):
         yield
 
 
@@ -57,7 +57,7 @@ def test_the_same_actions_give_the_same_episode_in_process_and_over_ros(waiting_
 
 def test_evaluation_runs_over_the_topics_at_the_limits_of_a_real_arm(best) -> None:
     """The kinematic script succeeds at half of the speed it was written for, in twice the time; that is said."""
-    with process("-m", "cail_core.cli", "up", "sim", "--pace", "commands", "--limits", "limits"):
+    with node_process("-m", "cail_core.cli", "up", "sim", "--pace", "commands", "--limits", "limits"):
         result = evaluate(get_task("panda-ros"), lambda batch: np.stack([best(batch[0])]), episodes=1, seed=1)
     assert result.success.tolist() == [True]
     assert result.lengths[0] > 130
@@ -74,7 +74,7 @@ def test_in_real_time_the_things_of_the_task_are_on_the_topics_and_reset_starts_
 
     from cail_robot.ros import STATE_QOS
 
-    with process("-m", "cail_core.cli", "up", "sim") as node, Operator() as operator:
+    with node_process("-m", "cail_core.cli", "up", "sim") as node, Operator() as operator:
         poses: dict[str, list[PoseStamped]] = {"object_pose": [], "target_pose": [], "obstacle_pose": []}
         events: list[String] = []
         for name, into in poses.items():
