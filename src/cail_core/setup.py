@@ -28,6 +28,7 @@ setup(
             "doctor = cail_core.commands.doctor:register",
             "eval = cail_core.commands.eval:register",
             "report = cail_core.commands.report:register",
+            "oracle = cail_core.commands.oracle:register",
             "train = cail_core.commands.train:register",
         ],
         "cail.tasks": [

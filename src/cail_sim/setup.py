@@ -37,5 +37,6 @@ setup(
             "panda-carry = cail_sim.tasks:PandaCarry",
             "ur5e = cail_sim.ur5e:UR5e",
         ],
+        "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],
     },
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -120,3 +122,67 @@ def test_steps_left_are_counted_from_each_episodes_own_start() -> None:
     rollout = collect(learner._env, learner._observation, Left(), 9)  # −0.3 a step: falls at the 4th and the 8th
     _, left = learner._episodes(rollout)
     assert left.tolist() == [16] * (2 * 50)
+
+
+class Duel:
+    """Twenty rounds in each of which a fair demonstrator's second action is ±0.8 by a coin that nobody else sees. A first
+    action below −0.2 gives up, and the episode is over.
+
+    No policy without the coin can look like these demonstrators, so each round costs it, as AIRL counts, a little. Giving up is
+    unlike them too, but costs only once.
+    """
+
+    spec = replace(Walk.spec, observation_names=("round",), action_names=("stance", "coin"), max_steps=20)
+
+    def make_env(self, num_envs: int) -> DuelEnv:
+        return DuelEnv(num_envs)
+
+
+class DuelEnv:
+    def __init__(self, num_envs: int) -> None:
+        self.num_envs = num_envs
+        self._round = np.zeros(num_envs, dtype=int)
+
+    def reset(self, seed: int) -> np.ndarray:
+        self._round[:] = 0
+        return self._observe()
+
+    def step(self, action: np.ndarray) -> Step:
+        self._round += 1
+        reached = self._observe()
+        gave_up = action[:, 0] < -0.2
+        late = (self._round >= 20) & ~gave_up
+        self._round[gave_up | late] = 0
+        return Step(self._observe(), reached, np.ones(self.num_envs, np.float32), gave_up, late, np.zeros(self.num_envs, bool))
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _observe(self) -> np.ndarray:
+        return (self._round[:, None] / 20).astype(np.float32)
+
+
+def duellists() -> Demonstrations:
+    rng = np.random.default_rng(0)
+    n = 20 * 40
+    rounds = np.tile(np.arange(20), 40)
+    actions = np.stack([rng.normal(0.0, 0.1, n), 0.8 * rng.choice([-1, 1], n)], axis=1)
+    return Demonstrations((rounds[:, None] / 20).astype(np.float32), actions.astype(np.float32),
+                          ((rounds[:, None] + 1) / 20).astype(np.float32), np.zeros(n, bool), np.arange(0, n + 1, 20),
+                          np.zeros(40, dtype=np.int64))
+
+
+def rounds_fought(absorbing: bool) -> float:
+    """How long an episode lasts after training, by the task's own reward of 1 for each round."""
+    torch.set_num_threads(1)
+    config = method_config("airl")
+    config = replace(config, absorbing=absorbing,
+                     ppo=replace(config.ppo, rollout_steps=1000, num_envs=50, minibatch=250, learning_rate=1e-3))
+    learner = AdversarialLearner(Duel(), duellists(), config, 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    learner.begin_segment(0)
+    return float(np.mean([learner.iterate()["return"] for _ in range(40)][-5:]))
+
+
+def test_giving_up_pays_without_absorbing_states_and_not_with_them() -> None:
+    assert rounds_fought(absorbing=False) < 5
+    assert rounds_fought(absorbing=True) > 15

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cail_core.algorithms.method import method_config
+from cail_core.benchmarks.ablation import VARIANTS, variant
 from cail_core.benchmarks.methods import Table, run_table, spearman
 
 
@@ -29,3 +32,19 @@ def test_spearman_by_hand() -> None:
     assert spearman([1, 2, 3, 4], [40, 30, 20, 10]) == -1
     assert spearman([1, 2, 2, 3], [1, 2, 3, 4]) == pytest.approx(0.949)  # ties at their mean rank: 4.5 / sqrt(4.5 · 5)
     assert np.isnan(spearman([1, 1], [1, 2]))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_of_the_ablation_changes_what_it_names_and_nothing_else(name: str) -> None:
+    method, changes = VARIANTS[name]
+    found, given = asdict(variant(name)), asdict(method_config(method))
+    for path, value in changes.items():
+        group, _, key = path.rpartition(".")
+        assert (found[group] if group else found)[key] == value
+        (found[group] if group else found)[key] = (given[group] if group else given)[key]
+    assert found == given
+
+
+def test_no_two_variants_of_the_ablation_are_the_same() -> None:
+    made = [variant(name) for name in VARIANTS]
+    assert all(a != b for i, a in enumerate(made) for b in made[:i])

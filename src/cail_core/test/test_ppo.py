@@ -5,6 +5,8 @@ import copy
 import numpy as np
 import torch
 
+from cail_core.rl.flat_adam import FlatAdam
+from cail_core.rl.networks import Critic
 from cail_core.rl.ppo import PPO, PPOConfig
 from cail_core.rl.rollout import Rollout, collect
 from cail_core.tasks.base import Step
@@ -129,4 +131,18 @@ def test_training_leaves_the_global_generator_alone():
 def test_learning_rate_can_be_scheduled():
     ppo = make()
     ppo.set_learning_rate(1e-5)
-    assert {g["lr"] for o in (ppo.actor_optimizer, ppo.critic_optimizer) for g in o.param_groups} == {1e-5}
+    assert ppo.actor_optimizer.rate == ppo.critic_optimizer.rate == 1e-5
+
+
+def test_flat_adam_is_adam_with_clipped_gradients():
+    ours, theirs = (Critic(3, torch.Generator().manual_seed(4), hidden=(5,)) for _ in range(2))
+    flat, reference = FlatAdam(ours, 0.01, 0.5), torch.optim.Adam(theirs.parameters(), lr=0.01)
+    x, y = torch.randn(20, 3, generator=torch.Generator().manual_seed(1)), torch.arange(20.0)
+    for _ in range(10):
+        flat.descend((ours(x) - y).square().mean())
+        reference.zero_grad()
+        (theirs(x) - y).square().mean().backward()
+        assert torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5) > 0.5
+        reference.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)

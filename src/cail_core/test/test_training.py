@@ -115,6 +115,21 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(method: str, steps: int
         assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
 
 
+def test_a_resumed_run_does_not_learn_its_confidence_again(
+    demos: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = run(demos, tmp_path / "whole", "cail-bc", steps=400)
+    out = run(demos, tmp_path / "cut", "cail-bc", steps=200)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the confidence is in the checkpoint")
+
+    monkeypatch.setattr("cail_core.algorithms.learners.learn_confidence_before", refuse)
+    run(demos, out, "cail-bc", steps=400)
+    for name in ("confidence.parquet", "metrics.csv", "policy/policy.safetensors"):
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), name
+
+
 def test_the_best_checkpoint_is_handed_out_by_episodes_of_its_own(demos: Demonstrations, tmp_path: Path) -> None:
     out = run(demos, tmp_path / "run", "bc", steps=600, keep="best", evaluation_episodes=10)
     rows = [row for row in csv.DictReader((out / "metrics.csv").open()) if row["evaluation_return"]]

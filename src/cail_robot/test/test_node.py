@@ -14,10 +14,12 @@ import pytest
 
 pytest.importorskip("rclpy")
 
-from ros_bench import Operator, process, wait_for
+from ros_bench import own_domain, process
 
+from cail_robot.operator import Operator, wait_for
 from cail_robot.ros import PROFILES, RANGE, stay_on_this_machine
 
+own_domain()
 NODE = Path(__file__).with_name("kinematic_arm.py")
 FORWARD = (0.05, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -97,7 +99,7 @@ def test_a_signal_brings_the_arm_to_rest_and_ends_the_node(
         assert node.stdout
         said = node.stdout.read()
         assert node.returncode == 0, said
-        assert took < 1.0
+        assert took < 3.0  # on a quiet machine less than 1 s: `cail bench arm-faults` measures it
         assert last_twist(trace) == [0.0] * 6
         assert "Traceback" not in said
 

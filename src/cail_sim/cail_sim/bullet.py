@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
 import importlib
+import importlib.util
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 
@@ -31,7 +35,7 @@ def data_file(name: str) -> str:
     return os.path.join(folder, name)
 
 
-@contextmanager
+@contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Keeps what C code prints off the terminal."""
     sys.stdout.flush()
@@ -46,7 +50,30 @@ def quiet() -> Iterator[None]:
             os.dup2(nowhere, fd)
         yield
     finally:
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).fflush(None)  # what C still holds back
         for fd, copy in kept:
             os.dup2(copy, fd)
             os.close(copy)
         os.close(nowhere)
+
+
+def egl_plugin() -> str:
+    """The file of PyBullet's EGL renderer, or nothing."""
+    found = importlib.util.find_spec("eglRenderer")
+    return found.origin if found is not None and found.origin else ""
+
+
+@functools.cache
+def egl_works() -> bool:
+    """Whether EGL can draw here. It is tried in a process of its own, since on a machine without it the plugin ends the process."""
+    plugin = egl_plugin()
+    if not plugin:
+        return False
+    trial = (f"import pybullet as p; c = p.connect(p.DIRECT); assert p.loadPlugin({plugin!r}, '_eglRendererPlugin') >= 0; "
+             "p.getCameraImage(16, 16); print('drawn')")
+    try:
+        tried = subprocess.run([sys.executable, "-c", trial], capture_output=True, timeout=20, text=True)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return tried.returncode == 0 and "drawn" in tried.stdout

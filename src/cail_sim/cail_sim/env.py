@@ -11,7 +11,7 @@ from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid, PickPlaceA
 from cail_robot.arm import STILL, ArmState
 from cail_robot.safety import Limits, SafetyFilter
 from cail_sim.arm import ArmModel
-from cail_sim.world import World, WorldConfig, spread
+from cail_sim.world import Start, World, WorldConfig, spread
 
 
 class PickPlaceAvoidEnv:
@@ -27,7 +27,11 @@ class PickPlaceAvoidEnv:
 
     def start(self, rng: np.random.Generator) -> Scene:
         """Begin an episode; what it is like depends on the next seven draws of `rng` alone."""
-        self.scene = self.world.begin(spread(self.world.config, rng.random(7).tolist(), grasped=self._grasped))
+        return self.start_at(spread(self.world.config, rng.random(7).tolist(), grasped=self._grasped))
+
+    def start_at(self, start: Start) -> Scene:
+        """Begin an episode there."""
+        self.scene = self.world.begin(start)
         self.filter.reset()
         self.task.begin(self.scene, closing=self._grasped)
         return self.scene

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 
 from cail_core.config import setting
 from cail_core.errors import BadInput
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene, Vec
 from cail_sim.arm import ArmModel, SimArm
-from cail_sim.bullet import data_file, load_pybullet, quiet
+from cail_sim.bullet import data_file, egl_plugin, egl_works, load_pybullet, quiet
 
 Quaternion = tuple[float, float, float, float]
 Box = tuple[tuple[float, ...], ...]
@@ -74,10 +75,13 @@ class World:
         if window:
             p.configureDebugVisualizer(p.COV_ENABLE_GUI, 0, physicsClientId=self.client)
             p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 0, physicsClientId=self.client)
+        self.egl = visible and not window and egl_works()
         with quiet():
+            if self.egl:  # before anything is there: it draws only what it was told of
+                p.loadPlugin(egl_plugin(), "_eglRendererPlugin", physicsClientId=self.client)
             self.arm = SimArm(p, self.client, model, data_file(model.urdf), visible=visible)
         self._visible = visible
-        self.table = self._fixed(self._shape(p.GEOM_BOX, WOOD, halfExtents=[0.6, 0.6, 0.05]), (0.45, 0.0, -0.05))
+        self.table = self._fixed(self._shape(p.GEOM_BOX, WOOD, halfExtents=[0.55, 0.5, 0.05]), (0.4, 0.0, -0.05))
         self.bottle = self._make_bottle()
         half = list(config.obstacle_half_m)
         self.obstacle: int = self._body(config.obstacle_mass, self._shape(p.GEOM_BOX, BRICK, halfExtents=half))
@@ -92,6 +96,11 @@ class World:
         self._grasped: dict[tuple[float, float], int] = {}
         if window:
             p.configureDebugVisualizer(p.COV_ENABLE_RENDERING, 1, physicsClientId=self.client)
+
+    @property
+    def engine(self) -> ModuleType:
+        """PyBullet; its calls take `client`."""
+        return self._p
 
     def begin(self, start: Start) -> Scene:
         """Put everything at its start; what was before leaves no trace, so the same start gives the same episode."""
@@ -159,7 +168,8 @@ class World:
 
     def close(self) -> None:
         if self.client >= 0:
-            self._p.disconnect(self.client)
+            with quiet():
+                self._p.disconnect(self.client)
             self.client = -1
 
     def _make_bottle(self) -> int:

@@ -12,11 +12,12 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("pybullet")
 
-from ros_bench import Operator, own_domain, process, wait_for
+from ros_bench import own_domain, process
 
 from cail_core.evaluation import evaluate
 from cail_core.tasks import get_task
 from cail_robot.arm import ArmError
+from cail_robot.operator import Operator, wait_for
 
 own_domain()
 

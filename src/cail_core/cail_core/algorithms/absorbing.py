@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from cail_core.algorithms.batch import Batch
+from cail_core.demos.demonstrations import Demonstrations
 
 
 class Padded(NamedTuple):
@@ -41,13 +43,31 @@ def waiting(batch: Batch, ended: Tensor) -> Batch:
     return Batch(state, torch.zeros_like(batch.action[ended]), state, 0 * one, 0 * one)
 
 
+def with_waiting(batch: Batch) -> Batch:
+    """All pairs with the flag, then one waiting pair for each ended episode, in order."""
+    ended = torch.nonzero(batch.terminated).squeeze(1)
+    return Batch(*(torch.cat(columns) for columns in zip(flagged(batch), waiting(batch, ended), strict=True)))
+
+
+def steps_left(demos: Demonstrations, horizon: int) -> Tensor:
+    """For each demonstration that terminated, in order, how many steps the time limit still had."""
+    lengths = torch.as_tensor(np.diff(demos.starts))
+    ended = torch.as_tensor(demos.terminated[demos.starts[1:] - 1])
+    return (horizon - lengths[ended]).clamp_min(0)
+
+
 def padded(batch: Batch, steps_left: Tensor) -> Padded:
     """`steps_left`: for each terminal pair, in order, how many steps the time limit still had."""
     ended = torch.nonzero(batch.terminated).squeeze(1)
     real = torch.arange(len(batch.state))
     added = len(real) + torch.arange(len(ended))
-    rows = Batch(*(torch.cat(columns) for columns in zip(flagged(batch), waiting(batch, ended), strict=True)))
-    return Padded(rows, torch.cat([real, ended]), torch.cat([real, added.repeat_interleave(steps_left)]))
+    return Padded(with_waiting(batch), torch.cat([real, ended]), torch.cat([real, added.repeat_interleave(steps_left)]))
+
+
+def unpadded(batch: Batch) -> Padded:
+    """Without absorbing states: what has ended has ended, and the flag is always 0."""
+    rows, zero = torch.arange(len(batch.state)), torch.zeros_like(batch.terminated)
+    return Padded(batch._replace(state=_with(batch.state, zero), next_state=_with(batch.next_state, zero)), rows, rows)
 
 
 def tail(reward: Tensor, steps_left: Tensor, gamma: float) -> Tensor:
@@ -67,6 +87,11 @@ def standardised(reward: Tensor, padded: Padded, steps_left: Tensor, gamma: floa
     n = len(padded.origin) - len(steps_left)
     reward = (reward - reward[:n].mean()) / (reward[:n].std(correction=0) + 1e-6)
     return reward[:n].index_add(0, padded.origin[n:], tail(reward[n:], steps_left, gamma))
+
+
+def unflagged_scale(states: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation of `states` with those of a flag behind them that stays 0 or 1."""
+    return (torch.cat([states.mean(0), torch.zeros(1)]), torch.cat([states.std(0).clamp_min(1e-3), torch.ones(1)]))
 
 
 def _with(state: Tensor, flag: Tensor) -> Tensor:

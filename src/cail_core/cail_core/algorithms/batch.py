@@ -23,6 +23,11 @@ class Batch(NamedTuple):
         return Batch(*(column[index] for column in self))
 
 
+def joined(a: Batch, b: Batch) -> Batch:
+    """The pairs of both, one after the other."""
+    return Batch(*(torch.cat(columns) for columns in zip(a, b, strict=True)))
+
+
 def demo_batch(demos: Demonstrations, dtype: torch.dtype = torch.float32) -> Batch:
     """All pairs of the demonstrations, in dataset order; `log_prob` is 0 until a policy has been asked."""
     columns = (demos.states, demos.actions, demos.next_states, demos.terminated)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad, grad_and_value
+from torch.func import grad, grad_and_value, jvp
 
 Parameters = dict[str, Tensor]
 InnerLoss = Callable[[Parameters, Tensor], Tensor]
@@ -28,9 +28,18 @@ def pseudo_update(theta: Parameters, beta: Tensor, inner: InnerLoss, mu: float) 
 
 
 def confidence_gradient(theta: Parameters, beta: Tensor, inner: InnerLoss, outer: OuterLoss, mu: float) -> tuple[Tensor, Tensor]:
-    """∇_β L_out(θ'(β)) through the pseudo-update, and L_out(θ') itself."""
-    slope, value = grad_and_value(lambda b: outer(pseudo_update(theta, b, inner, mu)))(beta)
-    return slope, value
+    """∇_β L_out(θ'(β)) through the pseudo-update, and L_out(θ') itself.
+
+    With v = ∇L_out(θ') the chain rule gives −μ ∇_β ⟨v, ∇_θ L_in(θ, β)⟩. The product is the slope of L_in along v, which one
+    forward pass with tangents gives; a second backward pass through the first would cost twice as much.
+    """
+    v, value = grad_and_value(outer)(pseudo_update(theta, beta, inner, mu))
+
+    def slope_along_v(b: Tensor) -> Tensor:
+        slope: Tensor = jvp(lambda t: inner(t, b), (theta,), (v,))[1]
+        return slope
+
+    return -mu * grad(slope_along_v)(beta), value
 
 
 def dot(a: Parameters, b: Parameters) -> Tensor:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import grad_and_value
 
+from cail_core.algorithms.absorbing import padded, steps_left, unflagged_scale
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bilevel import BilevelResult, OuterLoss, Parameters, bilevel_step
 from cail_core.algorithms.confidence import Confidence, make_confidence
@@ -70,10 +70,13 @@ class Cail:
 
     def descend(self, loss: OuterLoss) -> float:
         """One step of Adam on any loss of θ, and its value before."""
-        slope, value = grad_and_value(loss)(self.theta)
-        self.theta = self._adam.propose(self.theta, slope)
+        theta = {name: value.detach().requires_grad_() for name, value in self.theta.items()}
+        value = loss(theta)
+        slope = dict(zip(theta, torch.autograd.grad(value, list(theta.values())), strict=True))
+        with torch.no_grad():
+            self.theta = self._adam.propose(self.theta, slope)
         self._adam.take()
-        return float(value)
+        return float(value.detach())
 
     def state(self) -> dict[str, Any]:
         return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state(), "steps": self._steps}
@@ -93,8 +96,14 @@ def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
     return torch.randint(n, (size,), generator=generator)
 
 
+def draw_by(chances: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """`size` rows with replacement, row i in proportion to its weight; `chances` are the running sums of the weights."""
+    wanted = torch.rand(size, generator=generator, dtype=chances.dtype) * chances[-1]
+    return torch.searchsorted(chances, wanted, right=True).clamp_max(len(chances) - 1)
+
+
 def learn_confidence_before(
-    demos: Demonstrations, config: MethodConfig, generator: torch.Generator,
+    demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int,
 ) -> tuple[Confidence, list[BilevelResult]]:
     """Confidence from the demonstrations alone, without a policy or an environment.
 
@@ -105,15 +114,19 @@ def learn_confidence_before(
 
     Its minimum is logit D(s, a) = log β(s, a): the learned reward *is* the log-confidence, and the outer loss asks β
     itself to order the ranked trajectories. Nothing adversarial moves meanwhile, which keeps the gradient of β steady.
+
+    A demonstration that ended before the time limit `horizon` goes on waiting where it ended: where it got to, and how soon,
+    then counts as much as how it got there.
     """
-    data = demo_batch(demos)
-    n = len(data.state)
-    inner = Gail(data.state.shape[1], data.action.shape[1], generator, hidden=config.discriminator.hidden)
-    inner.state_scale.set(data.state.mean(0), data.state.std(0).clamp_min(1e-3))
-    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked_trajectories(demos, config), config.outer,
+    data = padded(demo_batch(demos), steps_left(demos, horizon))
+    states = data.batch.state[:, :-1]
+    inner = Gail(states.shape[1] + 1, data.batch.action.shape[1], generator, hidden=config.discriminator.hidden)
+    inner.state_scale.set(*unflagged_scale(states))
+    ranked = RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns, horizon=horizon)
+    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked, config.outer,
                 mu=config.before.mu, rate=config.before.rate, gate_after=config.gate_after if config.gate else None)
     history = []
     for _ in range(config.before.steps):
-        rows, others = draw(n, config.before.batch, generator), draw(n, config.before.batch, generator)
-        history.append(cail.step(rows, data.rows(rows), data.rows(others)))
+        rows, others = (data.pool[draw(len(data.pool), config.before.batch, generator)] for _ in range(2))
+        history.append(cail.step(data.origin[rows], data.batch.rows(rows), data.batch.rows(others)))
     return cail.confidence, history

@@ -65,7 +65,7 @@ class DrexLearner(TrexLearner):
 
     def _learn_reward(self) -> float:
         c = self.config.noise
-        clone = CloningLearner(self._demos, replace(self.config, confidence="none"), self.generator)
+        clone = CloningLearner(self._demos, replace(self.config, confidence="none"), self.generator, self._max_steps)
         while clone.done < c.cloning_steps:
             clone.iterate()
         rollouts, steps = noisy_rollouts(self._task, clone.actor, c.levels, c.rollouts, self._seed, self.generator)

@@ -77,8 +77,8 @@ class WeightedCloning(BehaviourCloning):
 class DwbcLearner(CloningLearner):
     """Cloning, with a step of the discriminator before each step of the policy."""
 
-    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
-        super().__init__(demos, config, generator)
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int) -> None:
+        super().__init__(demos, config, generator, horizon)
         self.cail = self._tie(WeightedCloning(self.actor, config.cloning.sigma), config.cloning.rate)
         self._d = Discriminator(self.data.state.shape[1], self.data.action.shape[1], generator, config.dwbc)
         self._d.state_scale.set(self.actor.standardise.mean, self.actor.standardise.scale)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from cail_core.algorithms.batch import Batch
+from cail_core.algorithms.batch import Batch, joined
 from cail_core.algorithms.bilevel import Parameters, mean_one
 from cail_core.algorithms.inner import ModuleLearner
 from cail_core.rl.networks import Standardise, mlp
@@ -31,8 +31,8 @@ class Gail(ModuleLearner):
 
     def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
         """E_{β p_d}[−log D] + E_π[−log(1 − D)]."""
-        return ((mean_one(beta) * F.softplus(-self.logit(theta, demo))).mean()
-                + F.softplus(self.logit(theta, other)).mean())
+        of_demo, of_other = torch.split(self.logit(theta, joined(demo, other)), [len(demo.state), len(other.state)])
+        return (mean_one(beta) * F.softplus(-of_demo)).mean() + F.softplus(of_other).mean()
 
     def reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """R'_θ = log D − log(1 − D): the log-ratio of the two occupancies, unbounded on both sides."""

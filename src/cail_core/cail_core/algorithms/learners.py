@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised
+from cail_core.algorithms.absorbing import Padded, flagged, padded, standardised, steps_left, unflagged_scale, unpadded
 from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.bilevel import BilevelResult, Parameters
-from cail_core.algorithms.cail import Cail, draw, learn_confidence_before, ranked_trajectories
+from cail_core.algorithms.cail import Cail, draw, draw_by, learn_confidence_before, ranked_trajectories
 from cail_core.algorithms.confidence import FreeConfidence, make_confidence, sharpened, spread
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.ic_gail import IcGail
@@ -26,6 +26,7 @@ from cail_core.algorithms.inner import InnerLearner
 from cail_core.algorithms.labels import pair_labels
 from cail_core.algorithms.method import MethodConfig
 from cail_core.algorithms.rinse import smooth_confidence
+from cail_core.algorithms.selection import select
 from cail_core.algorithms.two_iwil import predicted_confidence
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.networks import Standardise, TanhGaussianActor
@@ -79,14 +80,15 @@ class RewardNetwork(InnerLearner, Protocol):
 class _Weighted:
     """What both loops share: the data, the confidence and the choice between Eq. 7 and fixed weights."""
 
-    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int) -> None:
         self.config = config
         self.generator = generator
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
-        if config.confidence == "before":
-            self._confidence, _ = learn_confidence_before(demos, config, generator)
+        if config.confidence in ("before", "refined"):
+            chosen = select(demos, config, generator, horizon)
+            self._confidence, _ = learn_confidence_before(demos, chosen, generator, horizon)
         elif config.confidence in GIVEN:
             self._confidence = FreeConfidence(demos, config.beta, GIVEN[config.confidence](demos, config, generator))
         else:
@@ -108,10 +110,26 @@ class _Weighted:
 
     def _update(self, rows: Tensor, demo: Batch, other: Batch) -> Metrics:
         """Eq. 7 where β is learned along with the policy, its third line alone where β is given."""
-        if self.config.confidence == "during":
+        if self.config.confidence in ("during", "refined"):
             result: BilevelResult = self.cail.step(rows, demo, other)
             return {"inner_loss": result.inner, "accepted": float(result.accepted)}
-        return {"inner_loss": self.cail.weighted_step(self._weight[rows], demo, other), "accepted": 1.0}
+        return {"inner_loss": self.cail.weighted_step(self._row_weights(rows), demo, other), "accepted": 1.0}
+
+    def _row_weights(self, rows: Tensor) -> Tensor:
+        """What each pair of a batch counts in the loss."""
+        return torch.ones(len(rows)) if self._drawn else self._weight[rows]
+
+    @property
+    def _drawn(self) -> bool:
+        """Whether a pair's weight is how often it is drawn, rather than how much it counts in the loss."""
+        return self.config.weighting == "draw" and self.config.confidence == "before"
+
+    def _demo_rows(self, pairs: Tensor, size: int, times: int) -> list[Tensor]:
+        """Places in `pairs` (each names a demonstration pair) for `times` batches."""
+        if not self._drawn:
+            return [draw(len(pairs), size, self.generator) for _ in range(times)]
+        chances = self._weight[pairs].double().cumsum(0)
+        return list(torch.split(draw_by(chances, size * times, self.generator), size))
 
     def _confidence_metrics(self) -> Metrics:
         metrics = {"confidence_spread": spread(self._confidence.per_episode())}
@@ -133,16 +151,15 @@ class _Weighted:
 class CloningLearner(_Weighted):
     """bc and cail-bc: nothing but the recorded data."""
 
-    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> None:
-        super().__init__(demos, config, generator)
+    def __init__(self, demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int) -> None:
+        super().__init__(demos, config, generator, horizon)
         self.actor = TanhGaussianActor(self.data.state.shape[1], self.data.action.shape[1], generator, hidden=config.ppo.hidden)
         self.actor.standardise.set(*_scale(self.data.state))
         self.cail = self._tie(BehaviourCloning(self.actor, config.cloning.sigma), config.cloning.rate)
 
     def iterate(self) -> Metrics:
         metrics: list[Metrics] = []
-        for _ in range(CLONING_STEPS):
-            rows = draw(len(self.data.state), self.config.cloning.batch, self.generator)
+        for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, CLONING_STEPS):
             demo = self.data.rows(rows)
             metrics.append(self._update(rows, demo, demo))
         self.done += CLONING_STEPS
@@ -164,16 +181,15 @@ class OnlineLearner(_Weighted):
     """What all methods share that act while they learn: PPO on a learned reward. They differ in where the reward comes from."""
 
     def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
-        super().__init__(demos, config, generator)
+        super().__init__(demos, config, generator, task.spec.max_steps)
         self._task = task
         self._seed = seed
         self._max_steps = task.spec.max_steps
-        self._demo_steps_left = (self._max_steps - torch.as_tensor(np.diff(demos.starts))).clamp_min(0)[
-            torch.as_tensor(demos.episode_of_pair)][self.data.terminated.bool()]
+        self._demo_steps_left = steps_left(demos, self._max_steps)
         states, actions = self.data.state.shape[1], self.data.action.shape[1]
         mean, scale = _scale(self.data.state)
         self.inner = self._make_inner(states, actions)
-        self.inner.state_scale.set(torch.cat([mean, torch.zeros(1)]), torch.cat([scale, torch.ones(1)]))  # the flag stays 0 or 1
+        self.inner.state_scale.set(*unflagged_scale(self.data.state))
         self.cail = self._tie(self.inner, self._rate())
         if self.cail.ranked is not None:
             self.cail.ranked = replace(self.cail.ranked, batch=flagged(self.cail.ranked.batch))
@@ -211,25 +227,31 @@ class OnlineLearner(_Weighted):
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current
         episodes, steps_left = self._episodes(rollout)
-        policy = padded(Batch(*(column.flatten(0, 1) for column in (
+        policy = self._pad(Batch(*(column.flatten(0, 1) for column in (
             rollout.observation, rollout.action, rollout.next_observation, rollout.terminated.float(),
             self._floor(rollout.log_prob)))), steps_left)
         metrics = self._improve(policy)
         learned = self._learned_reward(policy)
-        reward = standardised(learned, policy, steps_left, self.config.ppo.gamma).reshape(rollout.env_reward.shape)
+        if self.config.absorbing:
+            reward = standardised(learned, policy, steps_left, self.config.ppo.gamma)
+        else:  # not shifted: where episodes end, a constant pays or punishes every step that one lasts
+            reward = learned / (learned.std(correction=0) + 1e-6)
         self._iterations += 1
+        reward = reward.reshape(rollout.env_reward.shape)
         ppo = self.ppo.update(rollout, reward, critic_only=self._iterations <= self.config.critic_first)
         self.done += rollout.steps
         return metrics | self._confidence_metrics() | ppo | episodes | {"learned_reward": float(learned.mean())}
+
+    def _pad(self, batch: Batch, left: Tensor) -> Padded:
+        return padded(batch, left) if self.config.absorbing else unpadded(batch)
 
     def _clone(self) -> None:
         """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
         cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
         cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
-        for _ in range(self.config.clone):
-            rows = draw(len(self.data.state), self.config.cloning.batch, self.generator)
+        for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, self.config.clone):
             demo = self.data.rows(rows)
-            cail.weighted_step(self._weight[rows], demo, demo)
+            cail.weighted_step(self._row_weights(rows), demo, demo)
         cloning.load(cail.theta)
 
     @torch.no_grad()
@@ -287,24 +309,30 @@ class AdversarialLearner(OnlineLearner):
     def _improve(self, policy: Padded) -> Metrics:
         with torch.no_grad():
             log_prob = self._floor(self.actor.log_prob(self.data.state, self.data.action))
-        demos = padded(self.data._replace(log_prob=log_prob), self._demo_steps_left)
+        demos = self._pad(self.data._replace(log_prob=log_prob), self._demo_steps_left)
         metrics: list[Metrics] = []
-        for _ in range(self.config.discriminator.steps):
-            rows = demos.pool[draw(len(demos.pool), self.config.discriminator.batch, self.generator)]
-            others = policy.pool[draw(len(policy.pool), self.config.discriminator.batch, self.generator)]
+        c = self.config.discriminator
+        for places in self._demo_rows(demos.origin[demos.pool], c.batch, c.steps):
+            rows = demos.pool[places]
+            others = policy.pool[draw(len(policy.pool), c.batch, self.generator)]
             metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
         return _mean(metrics)
 
 
-def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int) -> Learner:
-    """The learner of a method; `task` is asked for environments only by those that act while they learn."""
+def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int, *, resumed: bool = False) -> Learner:
+    """The learner of a method; `task` is asked for environments only by those that act while they learn.
+
+    `resumed`: a `restore` follows and brings the confidence with it, so it is not learned again.
+    """
     from cail_core.algorithms import drex, dwbc, ssrr, trex  # they build on this module
 
+    if resumed:
+        config = replace(config, before=replace(config.before, steps=0, select="none"))
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
-        return CloningLearner(demos, config, generator)
+        return CloningLearner(demos, config, generator, task.spec.max_steps)
     if config.learner == "dwbc":
-        return dwbc.DwbcLearner(demos, config, generator)
+        return dwbc.DwbcLearner(demos, config, generator, task.spec.max_steps)
     by_ranking: dict[str, type[OnlineLearner]] = {"t-rex": trex.TrexLearner, "d-rex": drex.DrexLearner, "ssrr": ssrr.SsrrLearner}
     if config.learner in by_ranking:
         return by_ranking[config.learner](task, demos, config, seed, generator)

@@ -35,9 +35,12 @@ class BeforeConfig:
     """Learning confidence from the demonstrations alone: Eq. 11 with all demonstrations in the place of the policy's pairs."""
 
     steps: int = setting(300, "bi-level steps", low=1)
-    batch: int = setting(1000, "pairs per step, and as many again for the other side of the discriminator", low=1)
+    batch: int = setting(500, "pairs per step, and as many again for the other side of the discriminator", low=1)
     mu: float = setting(0.1, "μ of the pseudo-update", low=0.0)
     rate: float = setting(1e-3, "Adam's step in θ", low=0.0)
+    select: str = setting("none", "a setting chosen by how well it orders ranked trajectories held out in five folds: none; "
+                                  "steps: a third, as given, three times; share: beta.share as given, 1, 0.9, 0",
+                          choices=("none", "steps", "share"))
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class DiscriminatorConfig:
     hidden: list[int] = setting([100, 100], "sizes of the hidden layers (ReLU)")
     rate: float = setting(1e-3, "Adam's step in θ; the paper: 3e-4", low=0.0)
     steps: int = setting(20, "updates after each rollout", low=1)
-    batch: int = setting(1000, "pairs of the demonstrations, and of the policy, in each update", low=1)
+    batch: int = setting(250, "pairs of the demonstrations, and of the policy, in each update", low=1)
     reward_sees_action: bool = setting(True, "AIRL: g(s, a) instead of g(s)")
     min_log_prob: float = setting(-10.0, "AIRL: log π(a|s) counts as no less: a demonstrated action at its limit has a "
                                          "log-probability of minus hundreds under a squashed policy, which no f can balance")
@@ -69,14 +72,20 @@ class MethodConfig:
     learner: str = setting("airl", "what gives the policy",
                            choices=("airl", "gail", "bc", "ic-gail", "t-rex", "d-rex", "ssrr", "dwbc"))
     confidence: str = setting("none", "none: all pairs count the same; before: learned from the demonstrations alone, then "
-                                      "frozen; during: Eq. 7 with the policy's own learner, as in the paper; classifier: "
-                                      "predicted as in 2IWIL; smoothness: the smoothest trajectories, as in RINSE",
-                            choices=("none", "before", "during", "classifier", "smoothness"))
+                                      "frozen; during: Eq. 7 with the policy's own learner, as in the paper; refined: "
+                                      "before, then during from there on; classifier: predicted as in 2IWIL; smoothness: "
+                                      "the smoothest trajectories, as in RINSE",
+                            choices=("none", "before", "during", "refined", "classifier", "smoothness"))
     trusted: float = setting(1.0, "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
                                   "pairs (effective sample size); 1: β itself, as in the paper", low=0.01, high=1.0)
+    weighting: str = setting("draw", "draw: pairs come into a batch in proportion to their weight; loss: all alike, and the "
+                                     "weight stands in the loss (Eq. 11), where a batch is mostly pairs that hardly count. The "
+                                     "same on average; with `during` always in the loss", choices=("draw", "loss"))
     mu: float = setting(3e-4, "during: μ of the pseudo-update", low=0.0)
     gate: bool = setting(True, "Theorem 1: take the real update only where it does not raise the outer loss (Eq. 8 with C = 0)")
     gate_after: int = setting(100, "updates before the gate acts: an untrained discriminator would refuse everything", low=0)
+    absorbing: bool = setting(True, "episodes that end early go on in absorbing states, for learner and demonstrators alike; "
+                                    "without them ending early or dawdling pays (algorithms/absorbing.py)")
     clone: int = setting(0, "AIRL, GAIL: gradient steps of cloning, with the same weights, before the policy first acts", low=0)
     critic_first: int = setting(0, "AIRL, GAIL: iterations in which discriminator and critic learn while the policy stays as it "
                                    "is: an untrained critic would ruin a cloned policy", low=0)
@@ -105,7 +114,7 @@ class MethodConfig:
 
     @property
     def needs_ranking(self) -> bool:
-        return self.confidence in ("before", "during", "classifier") or self.learner in ("ic-gail", "t-rex", "dwbc")
+        return self.confidence in ("before", "during", "refined", "classifier") or self.learner in ("ic-gail", "t-rex", "dwbc")
 
 
 def method_config(method: str) -> MethodConfig:

@@ -8,34 +8,30 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from cail_core.algorithms.bilevel import Parameters
-
-DECAY_MEAN, DECAY_SQUARE, TINY = 0.9, 0.999, 1e-8
+from cail_core.rl.flat_adam import DECAY_MEAN, DECAY_SQUARE, TINY
 
 
 @dataclass
 class Adam:
-    """Adam (Kingma & Ba 2015), which the paper's experiments use for θ."""
+    """Adam (Kingma & Ba 2015), which the paper's experiments use for θ; all parameters as one vector, in few calls."""
 
     rate: float
     _kept: Parameters = field(default_factory=dict)
     _proposed: Parameters = field(default_factory=dict)
 
     def propose(self, theta: Parameters, slope: Parameters) -> Parameters:
+        vector = torch.cat([value.flatten() for value in theta.values()])
+        g = torch.cat([slope[name].detach().flatten() for name in theta])
         step = self._kept.get("step", torch.zeros((), dtype=torch.float64)) + 1
-        self._proposed = {"step": step}
-        updated = {}
-        for name, value in theta.items():
-            g = slope[name].detach()
-            mean = DECAY_MEAN * self._moment("mean", name, g) + (1 - DECAY_MEAN) * g
-            square = DECAY_SQUARE * self._moment("square", name, g) + (1 - DECAY_SQUARE) * g**2
-            self._proposed |= {f"mean.{name}": mean, f"square.{name}": square}
-            unbiased_mean = mean / (1 - DECAY_MEAN ** float(step))
-            unbiased_square = square / (1 - DECAY_SQUARE ** float(step))
-            updated[name] = (value - self.rate * unbiased_mean / (unbiased_square.sqrt() + TINY)).detach()
-        return updated
+        mean = torch.lerp(self._kept.get("mean", torch.zeros_like(g)), g, 1 - DECAY_MEAN)
+        square = torch.lerp(self._kept.get("square", torch.zeros_like(g)), g * g, 1 - DECAY_SQUARE)
+        self._proposed = {"step": step, "mean": mean, "square": square}
+        deviation = (square / (1 - DECAY_SQUARE ** float(step))).sqrt() + TINY
+        vector = vector - self.rate / (1 - DECAY_MEAN ** float(step)) * mean / deviation
+        parts = torch.split(vector, [value.numel() for value in theta.values()])
+        return {name: part.view_as(value) for (name, value), part in zip(theta.items(), parts, strict=True)}
 
     def take(self) -> None:
         self._kept = self._proposed
@@ -45,6 +41,3 @@ class Adam:
 
     def restore(self, state: Parameters) -> None:
         self._kept = dict(state)
-
-    def _moment(self, kind: str, name: str, like: Tensor) -> Tensor:
-        return self._kept.get(f"{kind}.{name}", torch.zeros_like(like))

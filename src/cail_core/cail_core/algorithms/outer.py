@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cail_core.algorithms.absorbing import with_waiting
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.demos.demonstrations import Demonstrations, Ints
 
@@ -55,17 +56,25 @@ class RankedTrajectories:
 
     @classmethod
     def of(cls, demos: Demonstrations, episodes: Ints, gamma: float, returns: str, dtype: torch.dtype = torch.float32,
-           ) -> RankedTrajectories:
-        """`returns`: "sum" is Eq. 13's Σ_t γ^t R'; "mean" divides by Σ_t γ^t, so that a long trajectory has no advantage."""
+           horizon: int = 0) -> RankedTrajectories:
+        """`returns`: "sum" is Eq. 13's Σ_t γ^t R'; "mean" divides by Σ_t γ^t, so that a long trajectory has no advantage.
+
+        With a `horizon` the states have the absorbing flag, and a trajectory that ended before it goes on waiting until then.
+        """
         rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
         lengths = np.diff(demos.starts)[episodes]
         step = np.concatenate([np.arange(n) for n in lengths])
         segment = np.repeat(np.arange(len(episodes)), lengths)
         weight = gamma**step
+        batch = demo_batch(demos, dtype).rows(torch.as_tensor(rows))
+        if horizon:
+            ends = np.flatnonzero(demos.terminated[rows])
+            batch = with_waiting(batch)
+            weight = np.append(weight, [np.sum(gamma ** np.arange(step[end] + 1, horizon)) for end in ends])
+            segment = np.append(segment, segment[ends])
         if returns == "mean":
             weight = weight / np.bincount(segment, weights=weight)[segment]
-        return cls(demo_batch(demos, dtype).rows(torch.as_tensor(rows)), torch.as_tensor(segment),
-                   torch.as_tensor(weight, dtype=dtype), torch.as_tensor(demos.rank[episodes]))
+        return cls(batch, torch.as_tensor(segment), torch.as_tensor(weight, dtype=dtype), torch.as_tensor(demos.rank[episodes]))
 
     def returns(self, reward: Tensor) -> Tensor:
         """η'_ξ = Σ_t γ^t R'(s_t, a_t) of each trajectory (or its mean per step), from the rewards of all their pairs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,9 +19,9 @@ from cail_core.algorithms.confidence import segment_mean
 from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
 from cail_core.benchmarks.result import save
-from cail_core.demos.collect import mix_of, roll_out, schedule
+from cail_core.demos.collect import Mix, mix_of, roll_out, schedule
 from cail_core.demos.demonstrations import Demonstrations
-from cail_core.demos.features import ACTION, REWARD, STATE
+from cail_core.demos.features import ACTION, DONE, REWARD, STATE, TRUNCATED
 from cail_core.demos.ranking import rank_by_return
 from cail_core.evaluation import evaluate
 from cail_core.machine import cores
@@ -46,10 +46,14 @@ class Table:
     """Gradient steps of the cloning ones."""
 
 
-def run_table(table_: Table, seeds: Sequence[int], out: Path) -> Path:
-    """All methods on all seeds, a process per core; keeps `name`.csv and what made it."""
+def run_table(table_: Table, seeds: Sequence[int], out: Path, settings: Callable[[str], MethodConfig] = method_config) -> Path:
+    """All methods on all seeds, a process per core; keeps `name`.csv and what made it. What is kept grows seed by seed, so a
+    table that was cut off is one with fewer seeds.
+
+    `settings` gives what stands behind the name of a method; it must be a function of a module, for the processes to find it.
+    """
     os.environ["OMP_NUM_THREADS"] = "1"
-    jobs = [(table_, seed, method) for seed in seeds for method in table_.methods]
+    jobs = [(table_, seed, method, settings) for seed in seeds for method in table_.methods]
     rows: list[dict[str, Any]] = []
     demonstrators: dict[int, dict[str, float]] = {}
     with (
@@ -61,29 +65,31 @@ def run_table(table_: Table, seeds: Sequence[int], out: Path) -> Path:
             rows.append(row)
             demonstrators[row["seed"]] = means
             advance(len(rows))
+            if len(rows) % len(table_.methods) == 0:
+                kept = save(
+                    out,
+                    table_.name,
+                    rows,
+                    table=asdict(table_),
+                    episodes=EPISODES,
+                    ranked=RANKED,
+                    evaluation_episodes=EVALUATION_EPISODES,
+                    demonstrators_mean_return=demonstrators,
+                )
     _show(rows, table_.methods)
-    return save(
-        out,
-        table_.name,
-        rows,
-        table=asdict(table_),
-        episodes=EPISODES,
-        ranked=RANKED,
-        evaluation_episodes=EVALUATION_EPISODES,
-        demonstrators_mean_return=demonstrators,
-    )
+    return kept
 
 
-def _cell(job: tuple[Table, int, str]) -> tuple[dict[str, Any], dict[str, float]]:
+def _cell(job: tuple[Table, int, str, Callable[[str], MethodConfig]]) -> tuple[dict[str, Any], dict[str, float]]:
     """One method on one seed; and the demonstrators' mean returns, best first."""
-    table_, seed, method = job
+    table_, seed, method, settings = job
     torch.set_num_threads(1)
     task = get_task(table_.task)
     demos, returns = demonstrate(task, table_.mix, seed)
     who = np.array(demos.demonstrator)
     means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
     means = dict(sorted(means.items(), key=lambda item: -item[1]))
-    config = method_config(method)
+    config = settings(method)
     steps = table_.cloning_steps if config.offline else table_.steps
     return measure(task, demos, returns, method, config, seed, steps, list(means)), means
 
@@ -106,23 +112,26 @@ def _show(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
 
 def demonstrate(task: Task, mix: str, seed: int) -> tuple[Demonstrations, NDArray[np.float64]]:
     """The mix as `cail demos collect` and `cail demos rank --by return` make it, in memory; and the true returns."""
+    return demonstrate_by(task, mix_of(task, mix), EPISODES, seed)
+
+
+def demonstrate_by(task: Task, mix: Mix, episodes: int, seed: int) -> tuple[Demonstrations, NDArray[np.float64]]:
     env = task.make_env(1)
-    episodes = [roll_out(env, who, (seed, k), success=True) for k, who in enumerate(schedule(mix_of(task, mix), EPISODES))]
-    returns = np.array([episode.frames[REWARD].sum(dtype=np.float64) for episode in episodes])
-    rank = np.zeros(EPISODES, dtype=np.int64)
+    made = [roll_out(env, who, (seed, k), success=True) for k, who in enumerate(schedule(mix, episodes))]
+    env.close()
+    returns = np.array([episode.frames[REWARD].sum(dtype=np.float64) for episode in made])
+    rank = np.zeros(episodes, dtype=np.int64)
     for episode, place in rank_by_return(returns, RANKED, seed).items():
         rank[episode] = place
-    states = [episode.frames[STATE] for episode in episodes]
-    following = [np.concatenate([e.frames[STATE][1:], e.final_state[None]]) for e in episodes]
-    lengths = [len(s) for s in states]
+    following = [np.concatenate([e.frames[STATE][1:], e.final_state[None]]) for e in made]
     demos = Demonstrations(
-        states=np.concatenate(states),
-        actions=np.concatenate([e.frames[ACTION] for e in episodes]),
+        states=np.concatenate([e.frames[STATE] for e in made]),
+        actions=np.concatenate([e.frames[ACTION] for e in made]),
         next_states=np.concatenate(following),
-        terminated=np.zeros(sum(lengths), dtype=np.bool_),
-        starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        terminated=np.concatenate([e.frames[DONE] & ~e.frames[TRUNCATED] for e in made]),
+        starts=np.concatenate([[0], np.cumsum([len(states) for states in following])]).astype(np.int64),
         rank=rank,
-        demonstrator=[episode.demonstrator for episode in episodes],
+        demonstrator=[episode.demonstrator for episode in made],
     )
     return demos, returns
 

@@ -10,39 +10,73 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from cail_core.algorithms.absorbing import flagged
 from cail_core.algorithms.cail import draw
 from cail_core.algorithms.learners import AdversarialLearner
 from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.methods import demonstrate
+from cail_core.benchmarks.methods import EPISODES, demonstrate, demonstrate_by
 from cail_core.benchmarks.result import save
 from cail_core.errors import MissingDependency, how_to_add
 from cail_core.progress import bar, console, table
-from cail_core.tasks import get_task
+from cail_core.tasks import Demonstrator, Policy, get_task
 
-ROUNDS = {"smoke": 1, "short": 5, "full": 10}
+ROUNDS = {"smoke": 1, "short": 5, "full": 20}
 METHODS = ("cail", "cail-paper", "airl")
+PLAIN = {"reacher": "Reacher-v4", "ant": "Ant-v4"}
 RAW_STEPS = 5000
 
 
 def run(budget: str, out: Path, seed: int) -> Path:
-    """Stepping and training take turns, so that whatever else the machine does slows both alike."""
+    """Both tasks; what the outer step costs is measured on Reacher, whose ten ranked trajectories have 50 steps each."""
     torch.set_num_threads(1)
-    task = get_task("reacher")
-    demos, _ = demonstrate(task, "paper", seed)
-    learners = {
-        name: AdversarialLearner(task, demos, method_config(name), seed, torch.Generator().manual_seed(seed)) for name in METHODS
+    rows: list[dict[str, Any]] = []
+    ratio = 0.0
+    for name in PLAIN:
+        learners = _learners(name, seed)
+        rows += _rates(name, learners, ROUNDS[budget], seed)
+        if name == "reacher":
+            plain, outer = _discriminator_steps(learners["airl"], learners["cail-paper"], 20 * ROUNDS[budget])
+            ratio = outer / plain
+        for learner in learners.values():
+            learner.close()
+    shown = table("task", "what", "steps/s", "ratio to one Gymnasium environment")
+    for row in rows:
+        shown.add_row(row["task"], row["what"], f"{row['steps_per_s']:,}", str(row["ratio_to_one_gymnasium_env"]))
+    console().print(shown)
+    console().print(f"a step of Eq. 7 with 10 ranked trajectories of 50 steps: {ratio:.1f} × a plain AIRL discriminator step")
+    return save(out, "throughput", rows, budget=budget, seed=seed, bilevel_step_ratio_to_plain=round(ratio, 2))
+
+
+def _learners(name: str, seed: int) -> dict[str, AdversarialLearner]:
+    """Ant has no shipped demonstrators: there the demonstrations are random, which changes nothing in the cost of a step."""
+    task = get_task(name)
+    if name == "ant":
+        demos, _ = demonstrate_by(task, [(Demonstrator("random", _random_policy), 1.0)], EPISODES, seed)
+    else:
+        demos, _ = demonstrate(task, "paper", seed)
+    return {
+        method: AdversarialLearner(task, demos, method_config(method), seed, torch.Generator().manual_seed(seed))
+        for method in METHODS
     }
-    raw = _raw_stepping(seed)
+
+
+def _random_policy(rng: np.random.Generator) -> Policy:
+    return lambda observation: rng.uniform(-1, 1, 8).astype(np.float32)
+
+
+def _rates(task: str, learners: dict[str, AdversarialLearner], rounds: int, seed: int) -> list[dict[str, Any]]:
+    """Stepping and training take turns, so that whatever else the machine does slows both alike."""
+    raw = _raw_stepping(PLAIN[task], seed)
     seconds: dict[str, float] = dict.fromkeys(("raw", *METHODS), 0.0)
     steps: dict[str, int] = dict.fromkeys(("raw", *METHODS), 0)
     for learner in learners.values():
         learner.begin_segment(0)
         learner.iterate()
-    with bar("throughput", ROUNDS[budget]) as advance:
-        for done in range(ROUNDS[budget]):
+    with bar(f"throughput on {task}", rounds) as advance:
+        for done in range(rounds):
             seconds["raw"] += _timed(raw)
             steps["raw"] += RAW_STEPS
             for name, learner in learners.items():
@@ -50,28 +84,16 @@ def run(budget: str, out: Path, seed: int) -> Path:
                 seconds[name] += _timed(learner.iterate)
                 steps[name] += learner.done - before
             advance(done + 1)
-    plain, outer = _discriminator_steps(learners["airl"], learners["cail-paper"], 20 * ROUNDS[budget])
-
     rate = {name: steps[name] / seconds[name] for name in steps}
-    rows: list[dict[str, Any]] = [
+    return [
         {
-            "task": "reacher",
+            "task": task,
             "what": name,
             "steps_per_s": round(rate[name]),
             "ratio_to_one_gymnasium_env": round(rate[name] / rate["raw"], 2),
         }
         for name in rate
     ]
-    shown = table("reacher", "steps/s", "ratio to one Gymnasium environment")
-    for row in rows:
-        shown.add_row(row["what"], f"{row['steps_per_s']:,}", str(row["ratio_to_one_gymnasium_env"]))
-    console().print(shown)
-    console().print(
-        f"a step of Eq. 7 with 10 ranked trajectories of 50 steps: {outer / plain:.1f} × a plain AIRL discriminator step"
-    )
-    for learner in learners.values():
-        learner.close()
-    return save(out, "throughput", rows, budget=budget, seed=seed, bilevel_step_ratio_to_plain=round(outer / plain, 2))
 
 
 def _timed(work: Callable[[], object]) -> float:
@@ -80,16 +102,16 @@ def _timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _raw_stepping(seed: int) -> Callable[[], None]:
-    """One plain Gymnasium Reacher-v4 with random actions."""
+def _raw_stepping(name: str, seed: int) -> Callable[[], None]:
+    """One plain Gymnasium environment with random actions."""
     import gymnasium
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # v4 is deprecated there, and the paper's
-            env = gymnasium.make("Reacher-v4")
+            env = gymnasium.make(name)
     except (gymnasium.error.Error, ImportError) as fault:
-        raise MissingDependency(f"Reacher-v4 cannot be made ({fault}); {how_to_add('mujoco')}") from None
+        raise MissingDependency(f"{name} cannot be made ({fault}); {how_to_add('mujoco')}") from None
     env.reset(seed=seed)
     env.action_space.seed(seed)
 

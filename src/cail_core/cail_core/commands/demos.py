@@ -73,6 +73,9 @@ def register(commands: Any) -> None:
     how.add_argument("--file", type=Path, metavar="R", help="YAML or CSV: ids, best first; ties are nested lists or share a line")
     how.add_argument("--clear", action="store_true", help="remove all ranks")
     p.add_argument("--fraction", type=float, default=0.05, metavar="F", help="with --by: share of the episodes (default: 0.05)")
+    p.add_argument("--choose", choices=("returns", "unalike"), default="returns",
+                   help="with --by: which episodes. returns: one from each part of their order; unalike: one of each kind, by "
+                        "what was seen alone (default: returns)")
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="with --by or --count: which episodes (default: 0)")
     which = p.add_mutually_exclusive_group()
     which.add_argument("--count", type=whole_number, metavar="K", help="ask: so many, spread over the people (default: 10)")
@@ -83,6 +86,11 @@ def register(commands: Any) -> None:
     p.add_argument("dataset", type=Path, metavar="D")
     p.add_argument("episodes", nargs="+", metavar="ID", help="for example 3 7 10-14")
     p.add_argument("--yes", action="store_true", help="do not ask")
+
+    p = action("rebuild", _rebuild, "make a recorded dataset again from its bags")
+    p.add_argument("dataset", type=Path, metavar="D")
+    p.add_argument("--out", type=Path, metavar="NEW", help="write it there instead of in place of the one in D")
+    p.add_argument("--trim-idle", action=argparse.BooleanOptionalAction, help="leave idle ends out, or not (default: as was)")
 
     p = action("merge", _merge, "make one dataset of several (of a single one: pack its files)")
     p.add_argument("datasets", nargs="+", type=Path, metavar="D")
@@ -182,9 +190,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _rank(args: argparse.Namespace) -> None:
+    from cail_core.demos.choosing import unalike
     from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.edit import set_ranking
-    from cail_core.demos.ranking import provenance, rank_by_return, read_ranking
+    from cail_core.demos.ranking import order_by_return, provenance, rank_by_return, read_ranking, share
 
     dataset = DemoDataset(args.dataset)
     if not (args.by or args.file or args.clear):
@@ -200,8 +209,12 @@ def _rank(args: argparse.Namespace) -> None:
     else:
         if dataset.returns is None:
             raise BadInput(f"{args.dataset} holds no rewards, so there are no returns to rank by; give --file R")
-        ranking = rank_by_return(dataset.returns, args.fraction, args.seed)
-        how = provenance("return", fraction=args.fraction, seed=args.seed)
+        if args.choose == "unalike":
+            chosen = unalike(dataset.demonstrations(), share(dataset.episodes, args.fraction), args.seed)
+            ranking = order_by_return(dataset.returns, chosen)
+        else:
+            ranking = rank_by_return(dataset.returns, args.fraction, args.seed)
+        how = provenance("return", fraction=args.fraction, choose=args.choose, seed=args.seed)
     set_ranking(args.dataset, ranking, how)
     if not ranking:
         print(f"{args.dataset}: all ranks removed")
@@ -260,6 +273,20 @@ def _delete(args: argparse.Namespace) -> None:
         f"{args.dataset}: {len(ids)} episodes deleted, {left} left"
         + (f"; episodes after {ids[0]} have new numbers" if ids[0] < left else "")
     )
+
+
+def _rebuild(args: argparse.Namespace) -> None:
+    from cail_core.progress import bar
+    from cail_core.recording.bag import FOLDER, bags_of
+    from cail_core.recording.frames import Trim
+    from cail_core.recording.rebuild import rebuild
+
+    trim = None if args.trim_idle is None else Trim(on=args.trim_idle)
+    with bar(f"rebuilding {args.dataset.name}", len(bags_of(args.dataset / FOLDER))) as advance:
+        dataset, notes = rebuild(args.dataset, args.out, trim, advance)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    _print_info(dataset)
 
 
 def _merge(args: argparse.Namespace) -> None:

@@ -113,7 +113,8 @@ def mix_of(task: Task, name: str) -> Mix:
     """The task's mix of that name."""
     mixes = task.mixes()
     if not mixes:
-        raise BadInput(f"task '{task.spec.name}' brings no demonstrators; give saved policies with --policies")
+        raise BadInput(f"task '{task.spec.name}' brings no demonstrators; give saved policies with --policies "
+                       f"(`cail oracle --task {task.spec.name} --out DIR` trains some)")
     if name not in mixes:
         raise BadInput(f"expected a mix out of {', '.join(mixes)} for task '{task.spec.name}', given '{name}'")
     return mixes[name]

@@ -102,7 +102,7 @@ class DemoDataset:
                 if wanted is None or row.episode_index in wanted:
                     part = table.slice(row.from_index - start, row.length)
                     frames = {name: f.to_numpy(part.column(name)) for name, f in self.features.items()}
-                    yield Episode(frames, row.final_state, row.demonstrator, row.outcome, row.rank)
+                    yield Episode(frames, row.final_state, row.demonstrator, row.outcome, row.rank, row.recording)
 
     def demonstrations(self) -> Demonstrations:
         """Everything a learner may see: pairs, successors, ends and the order of the ranked episodes."""

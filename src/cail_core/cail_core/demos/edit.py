@@ -64,7 +64,7 @@ def delete(root: Path, episodes: Sequence[int]) -> None:
             raise BadInput(f"{root}: that would delete all {dataset.episodes} episodes; remove the folder instead")
         with durable.replaced_folder(root) as building:
             _write_like(dataset, building, dataset.iterate(kept))
-            _link(root, building, ignore=lambda folder, names: _rewritten(root, Path(folder), names))
+            link_other_files(root, building)
 
 
 def merge(roots: Sequence[Path], out: Path) -> DemoDataset:
@@ -119,6 +119,11 @@ def _write_like(dataset: DemoDataset, folder: Path, episodes: Iterable[Episode])
     )
     with writer:
         writer.save_all(episodes)
+
+
+def link_other_files(root: Path, building: Path) -> None:
+    """Carry over what is not the dataset's own, such as bags, answers and notes."""
+    _link(root, building, ignore=lambda folder, names: _rewritten(root, Path(folder), names))
 
 
 def _rewritten(root: Path, folder: Path, names: list[str]) -> set[str]:

@@ -28,6 +28,8 @@ class Episode:
     demonstrator: str = "unknown"
     outcome: str = "unknown"
     rank: int | None = None
+    recording: dict[str, Any] | None = None
+    """Where it was recorded: the bag's name, what was trimmed."""
 
     @property
     def length(self) -> int:

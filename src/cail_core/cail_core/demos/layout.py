@@ -43,6 +43,7 @@ class EpisodeRow:
     undiscounted_return: float | None
     rank: int | None
     final_state: NDArray[Any]
+    recording: dict[str, Any] | None = None
 
     @property
     def to_index(self) -> int:
@@ -142,6 +143,7 @@ def episodes_table(
         "return": pa.array([r.undiscounted_return for r in rows], pa.float64()),
         "rank": pa.array([r.rank for r in rows], pa.int64()),
         "final_state": features[STATE].to_arrow(np.stack([r.final_state for r in rows])),
+        "recording": pa.array([None if r.recording is None else json.dumps(r.recording) for r in rows], pa.string()),
         "meta/episodes/chunk_index": pa.array([place[0]] * n, pa.int64()),
         "meta/episodes/file_index": pa.array([place[1]] * n, pa.int64()),
     }
@@ -156,7 +158,7 @@ def read_episodes(root: Path, features: Features) -> list[EpisodeRow]:
     """All rows of `meta/episodes`, in the order of the episodes."""
     rows: list[EpisodeRow] = []
     for path in sorted((root / "meta" / "episodes").glob("chunk-*/file-*.parquet")):
-        table = read_parquet(path, _ROW_COLUMNS)
+        table = read_parquet(path, [*_ROW_COLUMNS, "recording"])
         missing = [name for name in _ROW_COLUMNS if name not in table.column_names]
         if missing:
             raise DatasetError(
@@ -164,7 +166,9 @@ def read_episodes(root: Path, features: Features) -> list[EpisodeRow]:
             )
         final = features[STATE].to_numpy(table.column("final_state")).reshape(-1, *features[STATE].shape)
         plain = [table.column(name).to_pylist() for name in _ROW_COLUMNS[:-1]]
-        rows += [EpisodeRow(*values) for values in zip(*plain, final, strict=True)]
+        given = table.column("recording").to_pylist() if "recording" in table.column_names else [None] * len(table)
+        recording = [None if text is None else json.loads(text) for text in given]
+        rows += [EpisodeRow(*values) for values in zip(*plain, final, recording, strict=True)]
     return sorted(rows, key=lambda row: row.episode_index)
 
 

@@ -18,18 +18,25 @@ Ranking = dict[int, int]
 """Episode -> rank."""
 
 
-def rank_by_return(returns: NDArray[np.float64], fraction: float, seed: int) -> Ranking:
-    """Rank a subset spread over all qualities: the episodes, ordered by return, are cut into k equal parts and one is
-    drawn from each, k = `fraction` of the episodes, at least 2."""
-    n = len(returns)
+def share(n: int, fraction: float) -> int:
+    """How many of n episodes `fraction` is, at least 2."""
     if not 0 < fraction <= 1:
         raise BadInput(f"expected a fraction above 0 and at most 1, given {fraction}")
     if n < 2:
         raise BadInput(f"expected at least 2 episodes to rank, given {n}")
-    k = min(n, max(2, round(fraction * n)))
+    return min(n, max(2, round(fraction * n)))
+
+
+def rank_by_return(returns: NDArray[np.float64], fraction: float, seed: int) -> Ranking:
+    """Rank a subset spread over all qualities: the episodes, ordered by return, are cut into k equal parts and one is
+    drawn from each, k = `fraction` of the episodes, at least 2."""
     rng = np.random.default_rng(seed)
     best_first = np.argsort(-returns, kind="stable")
-    chosen = [int(rng.choice(part)) for part in np.array_split(best_first, k)]
+    return order_by_return(returns, [int(rng.choice(part)) for part in np.array_split(best_first, share(len(returns), fraction))])
+
+
+def order_by_return(returns: NDArray[np.float64], chosen: Sequence[int]) -> Ranking:
+    """Ranks of the chosen episodes by their returns."""
     return from_order(sorted(chosen, key=lambda e: -returns[e]), {e: float(returns[e]) for e in chosen})
 
 

@@ -38,7 +38,8 @@ class DemoWriter:
         if not _opened:
             raise TypeError("use DemoWriter.create or DemoWriter.open")
         self.root = root
-        self._failed = False
+        self.failed = False
+        """Whether a save did not end well; open the dataset again, which completes it."""
         self._rows: list[EpisodeRow] = []
         self._open_rows: list[EpisodeRow] = []
         self._open_stats: list[dict[str, FeatureStats]] = []
@@ -116,7 +117,7 @@ class DemoWriter:
         self.close()
 
     def _append(self, episodes: Sequence[Episode]) -> int:
-        if self._failed:
+        if self.failed:
             raise DatasetError(f"{self.root}: the last save did not end well; open the dataset again, which completes it")
         first = self.episodes
         faults = [f"episode {first + i}: {fault}" for i, e in enumerate(episodes) for fault in faults_of(e, self.features)]
@@ -131,6 +132,7 @@ class DemoWriter:
                 "rank": e.rank,
                 "length": e.length,
                 "final_state": e.final_state.tolist(),
+                **({} if e.recording is None else {"recording": e.recording}),
             }
             for e in episodes
         ]
@@ -138,7 +140,7 @@ class DemoWriter:
         try:
             self._index(episodes, columns, chunk, file)
         except BaseException:
-            self._failed = True
+            self.failed = True
             raise
         return first
 
@@ -196,6 +198,7 @@ class DemoWriter:
                 episode.undiscounted_return,
                 episode.rank,
                 episode.final_state,
+                episode.recording,
             )
             self._rows.append(row)
             self._open_rows.append(row)
@@ -288,6 +291,7 @@ class DemoWriter:
                     record["demonstrator"],
                     record["outcome"],
                     record["rank"],
+                    record.get("recording"),
                 )
             )
             at += record["length"]

@@ -15,7 +15,7 @@
   document.addEventListener("pointermove", show);
   document.addEventListener("pointerdown", show);
   document.addEventListener("scroll", hide, { passive: true });
-  const buttons = [...document.querySelectorAll(".people button")];
+  const buttons = [...document.querySelectorAll(".choose button")];
   const choose = (who) => {
     buttons.forEach((b) => b.setAttribute("aria-pressed", String(b.dataset.choose === who)));
     document.querySelectorAll("[data-who]").forEach((g) => g.classList.toggle("off", who !== "" && g.dataset.who !== who));

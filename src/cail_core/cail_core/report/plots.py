@@ -39,7 +39,7 @@ def comparison(rows: Sequence[Estimate], what: str, unit: str, low: float | None
     x = Scale(lowest - pad if low is None else low, highest + pad if high is None else high, left, right)
     bottom = top + row * len(rows)
     made = Drawing(bottom + 36, f"{what}: " + "; ".join(f"{r.name} {number(r.value)}{unit}" for r in rows))
-    values = ticks(x.low, x.high)
+    values = ticks(x.low, x.high, 3 if unit == "" else 4)
     for value, label in zip(values, tick_texts(values), strict=True):
         made.line(x(value), top, x(value), bottom, "grid")
         made.text(x(value), bottom + 14, label + unit, "tick", "middle")
@@ -167,7 +167,7 @@ class Track:
 def view_of(tracks: Sequence[Track], things: Sequence[tuple[str, Floats, float, bool]], axes: tuple[int, int], view: View,
             what: str, bounds: Floats | None = None) -> str:
     """Paths seen along one axis, to scale; better ones come later, wider and greener. `things`: name, places, radius, avoid."""
-    width, left, top, right = WIDTH, 44.0, 12.0, 8.0
+    width, left, top, right = WIDTH, 54.0, 12.0, 8.0
     low, high = extent(tracks, things) if bounds is None else bounds
     low, high = low[list(axes)], high[list(axes)]
     span = np.maximum(high - low, 0.05 * float(np.max(high - low)) + 1e-6)
@@ -183,7 +183,7 @@ def view_of(tracks: Sequence[Track], things: Sequence[tuple[str, Floats, float, 
         made.line(x0, y(value), x0 + w, y(value), "grid")
         made.text(x0 - 6, y(value) + 3.5, text, "tick", "end")
     made.text(x0 + w / 2, top + h + 32, f"{view.labels[axes[0]]}, m", "name", "middle")
-    made.parts.append(f'<text class="name" text-anchor="middle" transform="translate(10 {top + h / 2:.1f}) rotate(-90)">'
+    made.parts.append(f'<text class="name" text-anchor="middle" transform="translate(11 {top + h / 2:.1f}) rotate(-90)">'
                       f"{view.labels[axes[1]]}, m</text>")
     for name, places, radius, avoid in things:
         at = places[:, list(axes)]

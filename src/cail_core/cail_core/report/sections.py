@@ -158,7 +158,7 @@ def trust(found: Findings) -> str:
         content += _views(found, "confidence" if run is not None else "return")
     buttons = "".join(f'<button type="button" data-choose="{i}" aria-pressed="false">{escape(person.name)}</button>'
                       for i, person in enumerate(found.people))
-    chooser = f'<div class="people" role="group" aria-label="Show one demonstrator">{buttons}</div>'
+    chooser = f'<div class="choose" role="group" aria-label="Show one demonstrator">{buttons}</div>'
     if run is None and not content:
         return ""
     if run is None:
@@ -190,9 +190,10 @@ def _against_return(found: Findings, returns: plots.Floats) -> str:
     values = found.confidence_of_episode
     drawing = plots.scatter(order, values, [_tip(found, i) for i in range(len(values))], confidence_colours(values, _high(found)),
                             "episodes by true return, best first", "confidence")
-    says = "falls with" if (found.correlation or 0) > 0.3 else "does not fall with"
-    return figure(f"Confidence {says} quality", f"The true returns were never shown to the learner. Rank correlation "
-                   f"{found.correlation:.2f}.", drawing, _legend(found))
+    follows = (found.correlation or 0) > 0.4
+    title = "The better, the more trusted" if follows else "Trust does not follow quality"
+    return figure(title, f"The true returns were never shown to the learner. Rank correlation {found.correlation:.2f}.", drawing,
+                  _legend(found))
 
 
 def _legend(found: Findings) -> str:
@@ -205,7 +206,8 @@ def _views(found: Findings, by: str) -> str:
     by_return = dataset.returns is not None
     kinds = (["confidence"] if by == "confidence" else []) + (["return"] if by_return else [])
     tracks = {kind: _tracks(found, kind) for kind in kinds or ["return"]}
-    bounds = plots.extent(next(iter(tracks.values())), things)
+    own = _own_tracks(found)
+    bounds = plots.extent([*next(iter(tracks.values())), *own], things)
     sides: list[tuple[str, tuple[int, int]]] = [("From above", (0, 1))]
     if len(view.position) > 2:
         sides.append(("From the side", (0, 2)))
@@ -216,13 +218,7 @@ def _views(found: Findings, by: str) -> str:
                    + ("learned confidence." if kind == "confidence" else "true return, by order."))
             legend = _legend(found) if kind == "confidence" else _return_legend(dataset.returns)
             drawn.append(figure(title, sub, plots.view_of(made, things, axes, view, title, bounds), legend))
-    played = found.played.get(found.subject.name)
-    if played is not None and played.paths:
-        own = []
-        for path, value, success in zip(played.paths, played.returns, played.success, strict=False):
-            outcome = ("success · " if success else "no success · ") if found.has_success else ""
-            own.append(Track(np.array(path), np.full(len(path) - 1, COLOURS - 1), f"{outcome}return {number(value)}", -1,
-                             "own failed" if found.has_success and not success else "own"))
+    if own:
         key = '<ul class="key"><li><i class="run0"></i>' + (
             'success</li><li><i style="border-color:var(--c0);border-top-style:dashed"></i>no success</li></ul>'
             if found.has_success else "an episode of the policy</li></ul>")
@@ -231,6 +227,16 @@ def _views(found: Findings, by: str) -> str:
             drawn.append(figure(title, f"{len(own)} fresh episodes of {found.subject.name}, to the same scale.",
                                  plots.view_of(own, things, axes, view, title, bounds), key))
     return f'<div class="grid{" three" if len(drawn) == 3 else ""}">{"".join(drawn)}</div>'
+
+
+def _own_tracks(found: Findings) -> list[Track]:
+    """Fresh episodes of the policy."""
+    played, made = found.played.get(found.subject.name), []
+    for path, value, success in zip(played.paths, played.returns, played.success, strict=False) if played is not None else ():
+        outcome = ("success · " if success else "no success · ") if found.has_success else ""
+        made.append(Track(np.array(path), np.full(len(path) - 1, COLOURS - 1), f"{outcome}return {number(value)}", -1,
+                          "own failed" if found.has_success and not success else "own"))
+    return made
 
 
 def _return_legend(returns: plots.Floats | None) -> str:

@@ -25,7 +25,7 @@ def headline(found: Findings) -> str:
 
 def summary(found: Findings) -> list[str]:
     """Paragraphs, the most important first."""
-    said = [_result(found), _others(found), _trust(found), _ranking(found)]
+    said = [_result(found), _others(found), f"{_trust(found)} {_ranking(found)}".strip()]
     return [text for text in said if text]
 
 

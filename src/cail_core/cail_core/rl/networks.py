@@ -54,6 +54,11 @@ def squash_log_det(u: Tensor) -> Tensor:
     return 2.0 * (math.log(2.0) - u - functional.softplus(-2.0 * u))
 
 
+def unsquash(action: Tensor) -> Tensor:
+    """u = tanh⁻¹(a), with a first moved inside ±`ACTION_BOUND`."""
+    return torch.atanh(action.clamp(-ACTION_BOUND, ACTION_BOUND))
+
+
 class TanhGaussianActor(nn.Module):
     """π(a|s): a = tanh(u), u ~ N(m(s), σ²), 2×64 tanh by default.
 
@@ -81,9 +86,13 @@ class TanhGaussianActor(nn.Module):
 
     def gaussian(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """(m(s), log σ) before squashing."""
-        out = self.net(self.standardise(observation))
+        return self.gaussian_at(self.standardise(observation))
+
+    def gaussian_at(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """`gaussian` of observations that are standardised already."""
+        out = self.net(x)
         if self.log_std is not None:
-            return out, self.log_std.clamp(MIN_LOG_STD, MAX_LOG_STD).expand_as(out)
+            return out, self.log_std.clamp(MIN_LOG_STD, MAX_LOG_STD)
         mean, raw = out.chunk(2, dim=-1)
         return mean, MIN_LOG_STD + 0.5 * (MAX_LOG_STD - MIN_LOG_STD) * (torch.tanh(raw) + 1.0)
 
@@ -104,20 +113,30 @@ class TanhGaussianActor(nn.Module):
 
     def reparameterised(self, observation: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """A sample a = tanh(m + σ ε) and its log-probability, both differentiable in the network (what SAC needs)."""
-        mean, log_std = self.gaussian(observation)
+        return self.reparameterised_at(self.standardise(observation), generator)
+
+    def reparameterised_at(self, x: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """`reparameterised` for observations that are standardised already."""
+        mean, log_std = self.gaussian_at(x)
         noise = torch.randn(mean.shape, generator=generator)
         u = mean + log_std.exp() * noise
-        return torch.tanh(u), self._gaussian_log_prob(noise, log_std, u)
+        return torch.tanh(u), _normal_log_prob(noise, log_std) - squash_log_det(u).sum(dim=-1)
 
-    @classmethod
-    def _log_prob(cls, mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
-        u = torch.atanh(action.clamp(-ACTION_BOUND, ACTION_BOUND))
-        return cls._gaussian_log_prob((u - mean) / log_std.exp(), log_std, u)
+    def gaussian_log_prob(self, x: Tensor, u: Tensor) -> Tensor:
+        """log N(u; m, σ²) of standardised observations: log π(a|s) but for the squashing, in which no weight takes part."""
+        mean, log_std = self.gaussian_at(x)
+        return _normal_log_prob((u - mean) * torch.exp(-log_std), log_std)
 
     @staticmethod
-    def _gaussian_log_prob(noise: Tensor, log_std: Tensor, u: Tensor) -> Tensor:
-        normal = -0.5 * noise.square() - log_std - 0.5 * math.log(2.0 * math.pi)
-        return (normal - squash_log_det(u)).sum(dim=-1)
+    def _log_prob(mean: Tensor, log_std: Tensor, action: Tensor) -> Tensor:
+        u = unsquash(action)
+        return _normal_log_prob((u - mean) * torch.exp(-log_std), log_std) - squash_log_det(u).sum(dim=-1)
+
+
+def _normal_log_prob(noise: Tensor, log_std: Tensor) -> Tensor:
+    """log N(u; m, σ²) with noise = (u − m)/σ, summed over the entries."""
+    constant = 0.5 * math.log(2.0 * math.pi) * noise.shape[-1]
+    return -0.5 * noise.square().sum(dim=-1) - log_std.sum(dim=-1) - constant
 
 
 class Critic(nn.Module):

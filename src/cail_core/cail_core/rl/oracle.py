@@ -1,7 +1,7 @@
 """The oracle and the graded demonstrators of the MuJoCo tasks, as in the paper: reinforcement learning on the true reward,
 of which the converged policy and four intermediate ones are kept (SAC for Reacher, PPO for Ant).
 
-    python -m cail_core.rl.oracle --task reacher --seed 7 --out DIR
+    cail oracle --task reacher --seed 7 --out DIR
 
 The intermediate policies are snapshots of that one training run, chosen by their measured return alone. On Reacher those
 worse than doing nothing (−11.7) come from its first hundred updates, when the actor follows critics that know nothing yet and
@@ -14,9 +14,7 @@ snapshot was worse than −56.
 
 from __future__ import annotations
 
-import argparse
 import copy
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,14 +24,14 @@ import numpy as np
 import torch
 
 from cail_core.config import find_config, load_config, to_dict
-from cail_core.errors import BadInput, CailError
+from cail_core.errors import BadInput
 from cail_core.evaluation import evaluate
 from cail_core.policy import save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.ppo import PPO, PPOConfig
 from cail_core.rl.rollout import collect
 from cail_core.rl.sac import SAC, SACConfig, train_sac
-from cail_core.tasks.base import Array, Task, get_task
+from cail_core.tasks.base import Array, Task
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,7 @@ class Recipe:
     method: str
     steps: int
     wanted: dict[str, float]
+    """Name and return of each intermediate policy; where empty, four at a fifth, two, three and four fifths of the way up."""
     look_episodes: int
 
 
@@ -53,6 +52,11 @@ RECIPES = {
     "ant": Recipe(
         "ppo", 3_000_000, {"early-0": 0.0, "early-500": 500.0, "early-1500": 1500.0, "early-3000": 3000.0}, look_episodes=5),
 }
+
+
+def recipe_of(task: str) -> Recipe:
+    """The recipe of a task; one without its own gets PPO, and four intermediate policies that are evenly graded."""
+    return RECIPES.get(task, Recipe("ppo", 1_000_000, {}, look_episodes=20))
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,9 @@ def act_with(actor: TanhGaussianActor) -> Any:
 
 def choose(snapshots: Sequence[Snapshot], wanted: dict[str, float]) -> dict[str, Snapshot]:
     """`optimal`: the last snapshot, the converged policy. For each wanted return the snapshot nearest to it, none twice."""
+    if not wanted and snapshots:
+        first, last = snapshots[0].mean_return, snapshots[-1].mean_return
+        wanted = {f"early-{k}": first + (last - first) * k / 5 for k in range(1, 5)}
     if len(snapshots) <= len(wanted):
         raise BadInput(f"expected more than {len(wanted)} snapshots to choose from, given {len(snapshots)}; train longer")
     free = list(snapshots[:-1])
@@ -136,9 +143,10 @@ def save_demonstrators(chosen: dict[str, Snapshot], task: Task, recipe: Recipe, 
     for name, snapshot in chosen.items():
         result = evaluate(task, act_with(snapshot.actor), 100, seed + 1)
         low, high = result.mean_interval()
-        nearest = f"snapshot with the measured return nearest to {recipe.wanted[name]:g}" if name in recipe.wanted else ""
+        nearest = f"snapshot with the measured return nearest to {recipe.wanted[name]:g}" if name in recipe.wanted else (
+            "" if name == "optimal" else "an intermediate snapshot, by its measured return")
         provenance = {
-            "command": f"python -m cail_core.rl.oracle --task {task.spec.name} --seed {seed} --out DIR",
+            "command": f"cail oracle --task {task.spec.name} --steps {recipe.steps} --seed {seed} --out DIR",
             "data": "no demonstrations; reinforcement learning on the task's own reward",
             "chosen": nearest or "the last policy of the run",
             "seed": seed, "environment_steps": snapshot.steps, "updates": snapshot.updates,
@@ -149,31 +157,3 @@ def save_demonstrators(chosen: dict[str, Snapshot], task: Task, recipe: Recipe, 
         save_policy(out / name, snapshot.actor, task.spec, recipe.method, provenance)
         returns[name] = result.mean
     return returns
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m cail_core.rl.oracle", description="Train an oracle and its demonstrators.")
-    parser.add_argument("--task", choices=sorted(RECIPES), required=True)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--steps", type=int, help=f"default: {', '.join(f'{name} {r.steps}' for name, r in RECIPES.items())}")
-    parser.add_argument("--out", type=Path, required=True, help="folder for the policies' folders")
-    args = parser.parse_args(arguments)
-    torch.set_num_threads(1)  # networks this small lose time to threads
-    task, recipe = get_task(args.task), RECIPES[args.task]
-    if args.steps is not None:
-        recipe = Recipe(recipe.method, args.steps, recipe.wanted, recipe.look_episodes)
-    snapshots = []
-    for snapshot in train_oracle(task, recipe, args.seed):
-        snapshots.append(snapshot)
-        print(f"{snapshot.steps} steps, {snapshot.updates} updates: return {snapshot.mean_return:.2f}", flush=True)
-    for name, value in save_demonstrators(choose(snapshots, recipe.wanted), task, recipe, args.seed, args.out).items():
-        print(f"{name}: return {value:.2f}")
-    return 0
-
-
-if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except CailError as fault:
-        print(fault, file=sys.stderr)
-        sys.exit(2)

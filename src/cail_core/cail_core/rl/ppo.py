@@ -9,25 +9,24 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cail_core.config import setting
-from cail_core.rl.networks import Critic, TanhGaussianActor
+from cail_core.rl.flat_adam import FlatAdam
+from cail_core.rl.networks import Critic, TanhGaussianActor, squash_log_det, unsquash
 from cail_core.rl.rollout import Rollout, gae
-
-ACTOR_METRICS = ("actor_loss", "entropy", "kl", "clip_fraction")
 
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """`config/ppo.yaml`. Networks, γ, λ, clip and learning rate are the paper's."""
+    """`config/ppo.yaml`. Networks, γ, λ and clip are the paper's."""
 
     gamma: float = setting(0.995, "discount γ", low=0.0, high=1.0)
     lam: float = setting(0.97, "λ of the advantage estimate", low=0.0, high=1.0)
     clip: float = setting(0.2, "how far the probability ratio may move from 1 and still gain", low=0.0)
-    learning_rate: float = setting(3e-4, "Adam, actor and critic", low=0.0)
+    learning_rate: float = setting(6e-4, "Adam, actor and critic; the paper: 3e-4 with more gradient steps", low=0.0)
     epochs: int = setting(10, "passes over each rollout; the published code makes 50 with the whole rollout as one batch", low=1)
-    minibatch: int = setting(500, "steps per gradient step; 0 takes the whole rollout at once", low=0)
+    minibatch: int = setting(1000, "steps per gradient step; 0 takes the whole rollout at once", low=0)
     rollout_steps: int = setting(5000, "steps of all environments together in one rollout", low=1)
     num_envs: int = setting(50, "environments stepped together", low=1)
     entropy: float = setting(0.0, "weight of the entropy bonus", low=0.0)
@@ -51,8 +50,8 @@ class PPO:
         self.actor = TanhGaussianActor(observation_dim, action_dim, generator, hidden=config.hidden,
                                        initial_log_std=config.initial_log_std)
         self.critic = Critic(observation_dim, generator, hidden=config.hidden)
-        self.actor_optimizer = torch.optim.Adam(self.actor.parameters(), lr=config.learning_rate)
-        self.critic_optimizer = torch.optim.Adam(self.critic.parameters(), lr=config.learning_rate)
+        self.actor_optimizer = FlatAdam(self.actor, config.learning_rate, config.max_grad_norm)
+        self.critic_optimizer = FlatAdam(self.critic, config.learning_rate, config.max_grad_norm)
 
     @torch.no_grad()
     def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,9 +65,7 @@ class PPO:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """For schedules; the trainer owns them because it knows how many steps remain."""
-        for optimizer in (self.actor_optimizer, self.critic_optimizer):
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate
+        self.actor_optimizer.rate = self.critic_optimizer.rate = learning_rate
 
     def update(self, rollout: Rollout, reward: Tensor, critic_only: bool = False) -> dict[str, float]:
         """Improve actor and critic, or the critic alone, on `rollout` under `reward` [T, n].
@@ -84,52 +81,54 @@ class PPO:
                                     c.timelimit_is_terminal)
             unexplained = (target - value).var() / (target.var() + 1e-8)
             advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
-        observation, action = rollout.observation.flatten(0, 1), rollout.action.flatten(0, 1)
-        old_log_prob, advantage, target = rollout.log_prob.flatten(), advantage.flatten(), target.flatten()
+        # All that does not change with the weights is worked out once. So is u = tanh⁻¹(a): the ratio needs only the Gaussian.
+        x = self.actor.standardise(rollout.observation).flatten(0, 1)
+        u = unsquash(rollout.action).flatten(0, 1)
+        squash = squash_log_det(u).sum(dim=-1)
+        columns = (x, u, rollout.log_prob.flatten() + squash, advantage.flatten(), target.flatten())
 
         size = c.minibatch or rollout.steps
-        sums: dict[str, Tensor] = {}
-        batches = 0
+        actor_loss, critic_loss, batches = torch.zeros(()), torch.zeros(()), 0
         for _ in range(c.epochs):
-            for batch in torch.split(torch.randperm(rollout.steps, generator=self.generator), size):
-                metrics = {} if critic_only else self._actor_step(
-                    observation[batch], action[batch], old_log_prob[batch], advantage[batch])
-                metrics["critic_loss"] = self._critic_step(observation[batch], target[batch])
-                sums = {name: sums.get(name, torch.zeros(())) + value for name, value in metrics.items()}
+            order = torch.randperm(rollout.steps, generator=self.generator)
+            for x_, u_, old_, advantage_, target_ in zip(*(torch.split(column[order], size) for column in columns), strict=True):
+                if not critic_only:
+                    actor_loss += self._actor_step(x_, u_, old_, advantage_)
+                critic_loss += self._critic_step(x_, target_)
                 batches += 1
-        means = {name: (total / batches).item() for name, total in sums.items()}
-        unmoved = dict.fromkeys(ACTOR_METRICS, 0.0)
-        return {**unmoved, **means, "explained_variance": 1.0 - unexplained.item()}
+        return {
+            "actor_loss": actor_loss.item() / batches,
+            "critic_loss": critic_loss.item() / batches,
+            **self._change(x, u, columns[2], squash),
+            "explained_variance": 1.0 - unexplained.item(),
+        }
 
-    def _actor_step(self, observation: Tensor, action: Tensor, old_log_prob: Tensor, advantage: Tensor) -> dict[str, Tensor]:
-        log_prob = self.actor.log_prob(observation, action)
-        log_ratio = log_prob - old_log_prob
-        ratio = log_ratio.exp()
+    def _actor_step(self, x: Tensor, u: Tensor, old_log_prob: Tensor, advantage: Tensor) -> Tensor:
+        """`x`: standardised observations; `u`, `old_log_prob`: actions and their log-probabilities before squashing."""
+        ratio = (self.actor.gaussian_log_prob(x, u) - old_log_prob).exp()
         clipped = ratio.clamp(1.0 - self.config.clip, 1.0 + self.config.clip)
-        entropy = -log_prob.mean()  # of the sampled actions: a squashed Gaussian has no closed form
         loss = -torch.min(ratio * advantage, clipped * advantage).mean()
         if self.config.entropy:
-            _, fresh_log_prob = self.actor.reparameterised(observation, self.generator)
-            loss = loss + self.config.entropy * fresh_log_prob.mean()
-        self._descend(self.actor_optimizer, self.actor, loss)
-        with torch.no_grad():
-            return {
-                "actor_loss": loss.detach(),
-                "entropy": entropy.detach(),
-                "kl": (ratio - 1.0 - log_ratio).mean(),  # a non-negative estimate of KL(π_old ‖ π)
-                "clip_fraction": (ratio != clipped).float().mean(),
-            }
-
-    def _critic_step(self, observation: Tensor, target: Tensor) -> Tensor:
-        loss: Tensor = (self.critic(observation) - target).square().mean()
-        self._descend(self.critic_optimizer, self.critic, loss)
+            loss = loss + self.config.entropy * self.actor.reparameterised_at(x, self.generator)[1].mean()
+        self.actor_optimizer.descend(loss)
         return loss.detach()
 
-    def _descend(self, optimizer: torch.optim.Optimizer, module: nn.Module, loss: Tensor) -> None:
-        optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(module.parameters(), self.config.max_grad_norm)
-        optimizer.step()
+    def _critic_step(self, x: Tensor, target: Tensor) -> Tensor:
+        loss: Tensor = (self.critic.net(x).squeeze(-1) - target).square().mean()
+        self.critic_optimizer.descend(loss)
+        return loss.detach()
+
+    @torch.no_grad()
+    def _change(self, x: Tensor, u: Tensor, old_log_prob: Tensor, squash: Tensor) -> dict[str, float]:
+        """How far the update has moved the policy from the one that acted."""
+        log_prob = self.actor.gaussian_log_prob(x, u)
+        log_ratio = log_prob - old_log_prob
+        ratio = log_ratio.exp()
+        return {
+            "entropy": (squash - log_prob).mean().item(),  # of the sampled actions: a squashed Gaussian has no closed form
+            "kl": (ratio - 1.0 - log_ratio).mean().item(),  # a non-negative estimate of KL(π_old ‖ π)
+            "clip_fraction": ((ratio - 1.0).abs() > self.config.clip).float().mean().item(),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that an exact resume needs: weights, optimizers and the state of the generator."""

@@ -32,7 +32,7 @@ class MujocoConfig:
     """`config/reacher.yaml` and `config/ant.yaml`."""
 
     max_steps: int = setting(50, "time limit, steps", low=1)
-    threads: int = setting(1, "threads that step the environments; the episodes do not depend on it", low=1)
+    threads: int = setting(2, "threads that step the environments; the episodes do not depend on it", low=1)
     mixes: dict[str, dict[str, float]] = setting({}, "named mixes: share of the episodes by saved policy")
 
     def __post_init__(self) -> None:

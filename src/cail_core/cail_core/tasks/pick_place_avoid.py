@@ -30,9 +30,10 @@ OBSERVATION_NAMES = (
     "bottle_from_obstacle_x", "bottle_from_obstacle_y",
     "bottle_lean_x", "bottle_lean_y",
     "gripper_opening", "gripper_closing",
-    "executed_x", "executed_y", "executed_z",
 )
-"""What a policy sees. Lengths are divided by `LENGTH_SCALE_M`, the tool is counted from `TOOL_ORIGIN`, the rest is of order 1."""
+"""What a policy sees. The velocity is not in it: it tells so much about the next action of a demonstrator that a cloned policy
+goes on with whatever it did before and steers no more. Lengths are divided by `LENGTH_SCALE_M`, the tool is counted from
+`TOOL_ORIGIN`, the rest is of order 1."""
 
 LENGTH_SCALE_M = 0.2
 LEAN_SCALE = 0.1
@@ -137,7 +138,6 @@ class PickPlaceAvoid:
         self.closing = closing
         self.held = False
         self._once_held = False
-        self._executed: Vec = (0.0, 0.0, 0.0)
         self._ticks = 0
         self._stood_s = 0.0
         self._first_obstacle = scene.obstacle
@@ -152,8 +152,7 @@ class PickPlaceAvoid:
         ux, uy, uz = scene.bottle_up
         gx, gy, gz = scene.target
         ox, oy, _ = scene.obstacle
-        ex, ey, ez = self._executed
-        s, neck, full = 1.0 / LENGTH_SCALE_M, self.config.neck_height_m, 1.0 / self.config.max_speed
+        s, neck = 1.0 / LENGTH_SCALE_M, self.config.neck_height_m
         return [
             (tx - TOOL_ORIGIN[0]) * s, (ty - TOOL_ORIGIN[1]) * s, (tz - TOOL_ORIGIN[2]) * s,
             (bx + neck * ux - tx) * s, (by + neck * uy - ty) * s, (bz + neck * uz - tz) * s,
@@ -161,7 +160,6 @@ class PickPlaceAvoid:
             (bx - ox) * s, (by - oy) * s,
             ux / LEAN_SCALE, uy / LEAN_SCALE,
             scene.opening, 1.0 if self.closing else 0.0,
-            ex * full, ey * full, ez * full,
         ]  # fmt: skip
 
     def gripper(self, scene: Scene, wish: float | None = None) -> bool:
@@ -185,7 +183,6 @@ class PickPlaceAvoid:
     def advance(self, scene: Scene, executed: Vec) -> tuple[float, Outcome | None]:
         """The reward of a decision that executed this velocity (m/s) and led to `scene`, and how the episode ended, if it did."""
         c = self.config
-        self._executed = executed
         self._ticks += c.ticks_per_decision
         self._look(scene)
         speed = math.dist(scene.bottle, self._last_bottle) / c.decision_s

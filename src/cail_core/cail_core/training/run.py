@@ -74,7 +74,7 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     check(run)
     state = _begin(run)
     with durable.locked(out):
-        learner = make_learner(task, demos, config, seed)
+        learner = make_learner(task, demos, config, seed, resumed=state is not None)
         try:
             _loop(run, learner, state, show)
         finally:

@@ -1,0 +1,203 @@
+"""From moments to a demonstration: the task says what was observed, what it cost and how it ended."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from cail_core.demos.episode import Episode, end_flags
+from cail_core.demos.features import ACTION, REQUESTED, REWARD, STATE, SUCCESS, Features, frame_features
+from cail_core.errors import BadInput, DatasetError
+from cail_core.recording.bag import read_about, read_messages, stem_of
+from cail_core.recording.moments import Moment, Vector, moments_of
+from cail_core.tasks import Task, TaskSpec, get_task
+
+
+class TopicView(Protocol):
+    """A task seen through the arm's topics; one episode after another."""
+
+    needs: tuple[str, ...]
+    """Topics of the things that it looks at, such as `object_pose`."""
+
+    def begin(self, moment: Moment) -> None:
+        """An episode starts as `moment` shows it."""
+        ...
+
+    def observe(self, moment: Moment) -> Sequence[float]:
+        """The numbers that a policy sees."""
+        ...
+
+    def advance(self, moment: Moment, executed: Vector) -> tuple[float, str | None]:
+        """The reward for having executed this twist and come to `moment`, and how the episode ended, if it did."""
+        ...
+
+    def action(self, twist: Vector, moment: Moment) -> Sequence[float]:
+        """The action, 1 = full speed, that this twist is."""
+        ...
+
+
+@runtime_checkable
+class RecordableTask(Task, Protocol):
+    """A task that can be recorded from the arm's topics."""
+
+    def over_topics(self, rate: int) -> TopicView:
+        """The task as the topics show it, `rate` frames a second."""
+        ...
+
+
+@dataclass(frozen=True)
+class Trim:
+    """Which idle frames at the ends of an episode stay out of the dataset; the bag keeps all."""
+
+    on: bool = False
+    speed: float = 0.002
+    """m/s or rad/s: below it the arm is idle."""
+    margin_s: float = 0.2
+    """So much stillness stays at each end."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How moments, which the arm's control loop paces, become frames."""
+
+    rate: int
+    """Frames a second."""
+    moments_per_frame: int
+    period_ns: int
+    """From one moment to the next."""
+
+    @classmethod
+    def of(cls, rate: int, period_ns: int) -> Timing:
+        """Whole moments per frame for an arm that publishes every `period_ns`; BadInput where they do not fit."""
+        hz = 1e9 / period_ns
+        per_frame = max(1, round(hz / rate))
+        if abs(hz / per_frame - rate) > 0.1 * rate:
+            raise BadInput(
+                f"expected a rate that divides the arm's {hz:.0f} Hz, given {rate}; "
+                f"for example {round(hz / per_frame)} or {round(hz / (per_frame + 1))}"
+            )
+        return cls(rate, per_frame, round(1e9 / (rate * per_frame)))
+
+
+def recordable(name: str, config: Path | None = None) -> RecordableTask:
+    task = get_task(name, config)
+    if not isinstance(task, RecordableTask):
+        raise BadInput(f"expected a task that can be seen through an arm's topics, such as panda, given '{name}'")
+    return task
+
+
+def features_of(spec: TaskSpec) -> Features:
+    return frame_features(spec.observation_names, spec.action_names, success=spec.has_success, requested=True)
+
+
+class EpisodeMaker:
+    """Collects one episode moment by moment; the same moments make the same episode, live or from a bag."""
+
+    def __init__(self, task: RecordableTask, timing: Timing) -> None:
+        self._view, self._spec, self._timing = task.over_topics(timing.rate), task.spec, timing
+        self._states, self._actions, self._requested, self._rewards = array("f"), array("f"), array("f"), array("f")
+        self._activity = array("f")  # the greatest speed in each frame, for trimming
+        self._frame: list[Moment] = []
+        self._last_ns: int | None = None
+        self.frames = self.after_end = self.lost = 0
+        self.outcome: str | None = None
+        """The task's own word on how it ended."""
+
+    def add(self, moment: Moment) -> None:
+        if self._last_ns is not None:
+            self.lost += max(0, round((moment.stamp_ns - self._last_ns) / self._timing.period_ns) - 1)
+        self._last_ns = moment.stamp_ns
+        if not self._frame and not self.frames:
+            self._view.begin(moment)
+            self._states.extend(self._view.observe(moment))
+        if len(self._frame) == self._timing.moments_per_frame:
+            self._end_frame(moment)
+        self._frame.append(moment)
+
+    def _end_frame(self, reached: Moment) -> None:
+        first, moved = self._frame[0], self._frame
+        self._frame = []
+        if self.outcome is not None:
+            self.after_end += 1
+            self.frames += 1
+            return
+        executed, requested = _mean([m.executed for m in moved]), _mean([m.requested for m in moved])
+        reward, self.outcome = self._view.advance(reached, executed)
+        self._actions.extend(self._view.action(executed, first))
+        self._requested.extend(self._view.action(requested, first))
+        self._rewards.append(reward)
+        self._states.extend(self._view.observe(reached))
+        grips = first.gripper_cmd != reached.gripper_cmd or abs(first.gripper - reached.gripper) > 1e-3
+        self._activity.append(math.inf if grips else max(map(abs, (*executed, *requested))))
+        self.frames += 1
+
+    def episode(self, demonstrator: str, outcome: str, trim: Trim, bag: str) -> Episode:
+        """The demonstration; `outcome` is the person's word, success or failure, which the task's makes more precise."""
+        n = len(self._rewards)
+        if n == 0:
+            raise DatasetError("the episode has no frames yet; drive first, or discard it")
+        start, end = self._kept(trim, n)
+        states = np.array(self._states, dtype=np.float32).reshape(n + 1, -1)
+        frames: dict[str, Any] = {
+            STATE: states[start:end],
+            ACTION: np.array(self._actions, dtype=np.float32).reshape(n, -1)[start:end],
+            REQUESTED: np.array(self._requested, dtype=np.float32).reshape(n, -1)[start:end],
+            REWARD: np.array(self._rewards, dtype=np.float32)[start:end],
+        }
+        succeeded = outcome == "success"
+        if outcome == "failure" and self.outcome not in (None, "success"):
+            outcome = self.outcome or outcome
+        by_task = self.outcome is not None and self.outcome != "timeout"
+        frames.update(end_flags(end - start, truncated=not (by_task or succeeded)))
+        if self._spec.has_success:
+            frames[SUCCESS] = np.zeros(end - start, dtype=bool)
+            frames[SUCCESS][-1] = succeeded
+        about = {
+            "bag": bag,
+            "frames": self.frames,
+            "trimmed": [start, n - end],
+            "after_end": self.after_end,
+            "lost": self.lost,
+            "task_outcome": self.outcome,
+        }
+        return Episode(frames, states[end].copy(), demonstrator, outcome, recording=about)
+
+    def _kept(self, trim: Trim, n: int) -> tuple[int, int]:
+        """First and one past the last frame that go into the dataset."""
+        if not trim.on:
+            return 0, n
+        active = np.flatnonzero(np.array(self._activity) > trim.speed)
+        if len(active) == 0:
+            return 0, n
+        margin = round(trim.margin_s * self._timing.rate)
+        return max(0, int(active[0]) - margin), min(n, int(active[-1]) + 1 + margin)
+
+
+def episode_from_bag(path: Path, task: RecordableTask, trim: Trim | None = None) -> Episode:
+    """The demonstration that the bag holds, as it was saved; or trimmed otherwise."""
+    about = about_episode(path)
+    maker = EpisodeMaker(task, Timing(**about["timing"]))
+    for moment in moments_of(read_messages(path)):
+        maker.add(moment)
+    return maker.episode(about["demonstrator"], about["outcome"], trim or Trim(**about["trim"]), stem_of(path))
+
+
+def about_episode(path: Path) -> dict[str, Any]:
+    """What the bag says of its episode and dataset."""
+    about = read_about(path)
+    missing = [key for key in ("task", "robot_type", "timing", "demonstrator", "outcome", "trim") if key not in about]
+    if missing:
+        raise DatasetError(f"{path}: does not say {', '.join(missing)}: another tool recorded it")
+    return about
+
+
+def _mean(twists: Sequence[Vector]) -> Vector:
+    if len(twists) == 1:
+        return twists[0]
+    return tuple(float(sum(values) / len(twists)) for values in zip(*twists, strict=True))

@@ -1,0 +1,1 @@
+"""Sub-commands of `cail` that need the simulator."""
