@@ -31,7 +31,6 @@ setup(
             "ur5e-rate = cail_sim.ursim.bench_rate:run",
             "ursim-fuzz = cail_sim.ursim.bench_fuzz:run",
         ],
-        "cail.commands": ["ursim = cail_sim.ursim.command:register"],
         "cail.tasks": [
             "panda = cail_sim.tasks:Panda",
             "panda-carry = cail_sim.tasks:PandaCarry",
