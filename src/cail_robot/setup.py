@@ -34,6 +34,7 @@ setup(
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": [],
+        "cail.benchmarks": ["recording = cail_robot.recording_bench:run"],
         "cail.commands": ["record = cail_robot.record:register", "up = cail_robot.up:register"],
         "cail.tasks": [
             "panda-carry-ros = cail_robot.ros_env:PandaCarryOverRos",
