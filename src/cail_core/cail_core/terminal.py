@@ -35,16 +35,22 @@ ESCAPE_WAIT_S = 0.05
 class Terminal:
     """Single keys and a whole screen, from entering the `with` block to leaving it."""
 
-    def __init__(self, otherwise: str) -> None:
-        """`otherwise` is what a person can do where there is no terminal."""
-        if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    def __init__(self, otherwise: str, *, controlling: bool = False) -> None:
+        """`otherwise` is what a person can do where there is no terminal.
+
+        `controlling`: take the terminal that the process was started from where its input and output are a launcher's pipes.
+        """
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            # Copies: a library may turn standard output away for a moment while it starts.
+            self._in, self._out = os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno())
+        elif controlling and (found := _controlling_terminal()) is not None:
+            self._in, self._out = found, os.dup(found)
+        else:
             raise BadInput(f"expected a terminal to draw on and to read keys from, found a pipe or a file; {otherwise}")
         if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
             raise BadInput(f"expected a terminal that can place text, given TERM={os.environ.get('TERM', '')}; {otherwise}")
         self._encoding = sys.stdout.encoding or "utf-8"
         self.unicode = "utf" in self._encoding.lower()
-        # Copies: a library may turn standard output away for a moment while it starts.
-        self._in, self._out = os.dup(sys.stdin.fileno()), os.dup(sys.stdout.fileno())
         self._before: list[Any] = []
         self._handlers: dict[signal.Signals, Any] = {}
 
@@ -140,6 +146,13 @@ def bold(text: str) -> str:
 
 def dim(text: str) -> str:
     return f"\x1b[2m{text}\x1b[22m"
+
+
+def _controlling_terminal() -> int | None:
+    try:
+        return os.open("/dev/tty", os.O_RDWR)
+    except OSError:
+        return None
 
 
 def _leave_by_signal(number: int, frame: FrameType | None) -> None:

@@ -21,7 +21,7 @@ from cail_core.errors import BadInput, MissingDependency
 from cail_core.recording.frames import Trim, recordable
 from cail_core.terminal import Terminal
 from cail_robot.desk import Desk
-from cail_robot.recorder import Recorder
+from cail_robot.recorder import SILENCE_S, Recorder
 from cail_robot.teleop import Input, Keyboard, Steering, TeleopConfig
 
 ROBOTS = {"panda_sim": "sim", "ur5e": "ur5e", "ur5e_sim": "ur5e-sim"}
@@ -52,6 +52,8 @@ def register(commands: Any) -> None:
     p.add_argument("--trim-idle", action="store_true", help="leave idle ends out of the dataset; the bags keep them")
     p.add_argument("--viewer", choices=("true", "false"), default="false", help="show the simulator's window (default: false)")
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="of the simulator's scenes (default: 0)")
+    p.add_argument("--silence", type=float, default=SILENCE_S, metavar="S",
+                   help=f"seconds without a message on a needed topic that end an episode (default: {SILENCE_S:g})")
     p.add_argument("--namespace", default="arm", help="of the arm's topics (default: arm)")
     p.set_defaults(run=_run)
 
@@ -61,6 +63,8 @@ def _run(args: argparse.Namespace) -> int:
     config = load_config(TeleopConfig, find_config("teleop"))
     if args.rate is not None and not 1 <= args.rate <= 1000:
         raise BadInput(f"expected --rate between 1 and 1000, given {args.rate}")
+    if not 0.1 <= args.silence <= 60:
+        raise BadInput(f"expected --silence between 0.1 and 60, given {args.silence}")
     robot = args.robot_type if args.robot == "running" else args.robot
     if robot is None:
         raise BadInput("expected --robot-type with --robot running, such as panda_sim or ur5e: the dataset keeps it")
@@ -75,6 +79,7 @@ def _run(args: argparse.Namespace) -> int:
             rate=args.rate,
             namespace=f"/{args.namespace.strip('/')}",
             trim=Trim(on=args.trim_idle),
+            silence_s=args.silence,
         )
         stack.callback(recorder.close)
         nodes = stack.enter_context(_Nodes(make_arm, recorder, args.namespace, source))
@@ -93,7 +98,7 @@ def _run(args: argparse.Namespace) -> int:
 def _source(args: argparse.Namespace, config: TeleopConfig, stack: ExitStack) -> tuple[Input, Terminal | None]:
     """What steers, and the terminal to draw on, if there is one."""
     if args.input == "keyboard":
-        terminal = Terminal("steer with --input gamepad, joy_topic or scripted")
+        terminal = Terminal("steer with --input gamepad, joy_topic or scripted", controlling=True)
         return Keyboard(terminal.keys, config), terminal
     with suppress(BadInput):
         terminal = Terminal("")

@@ -24,13 +24,13 @@ from cail_core.demos.features import differences, features_from_json
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.recording import cdr
-from cail_core.recording.bag import FOLDER, OPEN, SAVING, BagWriter, Message, mark_done, stem_of
+from cail_core.recording.bag import FOLDER, OPEN, SAVING, BagWriter, Message, load_mcap, mark_done, stem_of
 from cail_core.recording.frames import EpisodeMaker, RecordableTask, Timing, Trim, episode_from_bag, features_of
 from cail_core.recording.moments import Moments
 from cail_core.recording.rebuild import create
 from cail_core.recording.topics import TOPICS
 
-FRESH_S = 1.0
+SILENCE_S = 2.0
 """A topic that was silent for longer is missing."""
 CLOCK_JUMP_S = 1.0
 LEAST_FREE_BYTES = 200 * 2**20
@@ -67,8 +67,10 @@ class Recorder:
         namespace: str = "/arm",
         trim: Trim | None = None,
         least_free_bytes: int = LEAST_FREE_BYTES,
+        silence_s: float = SILENCE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        load_mcap()  # here, and not while messages come
         self.root, self.demonstrator = root, demonstrator
         self.rate = task.spec.fps if rate is None else rate
         self.saved: list[Saved] = []
@@ -76,12 +78,12 @@ class Recorder:
         self.warning = ""
         """Why the last recording stopped by itself."""
         self._task, self._robot, self._namespace, self._trim = task, robot, namespace, trim or Trim()
-        self._least_free, self._clock = least_free_bytes, clock
+        self._least_free, self._silence_s, self._clock = least_free_bytes, silence_s, clock
         self._needed = [topic.name for topic in TOPICS.values() if topic.needed] + list(task.over_topics(self.rate).needs)
         self._lock = threading.RLock()
         self._latest: dict[str, tuple[Message, float]] = {}
         self._periods: deque[int] = deque(maxlen=MEASURED_PERIODS)
-        self._executed_ns: int | None = None
+        self._executed: tuple[int, float] | None = None
         self.period_ns: int | None = None
         """From one moment to the next, as the arm's node says; measured where it does not."""
         self._bag: BagWriter | None = None
@@ -173,7 +175,7 @@ class Recorder:
                 self._latest.pop("gripper_cmd", None)  # whatever was asked for, the scene is new
                 if self.recording:
                     self._stop("the scene was put back meanwhile")
-            if message.topic == "twist_executed" and not self._clock_is_sound(message):
+            if message.topic == "twist_executed" and not self._clock_is_sound(message, now):
                 return
             if self._bag is None or self._maker is None:
                 return
@@ -185,13 +187,14 @@ class Recorder:
             except (CailError, OSError) as fault:
                 self._stop(str(fault))
 
-    def _clock_is_sound(self, message: Message) -> bool:
-        stamp, before = cdr.read_stamped(message.data, 6).stamp_ns, self._executed_ns
-        self._executed_ns = stamp
+    def _clock_is_sound(self, message: Message, now: float) -> bool:
+        """Stamps advance, and not faster than time itself does; a simulator's may stand still."""
+        stamp, before = cdr.read_stamped(message.data, 6).stamp_ns, self._executed
+        self._executed = stamp, now
         if before is None:
             return True
-        step = stamp - before
-        if 0 < step <= CLOCK_JUMP_S * 1e9:
+        step = stamp - before[0]
+        if 0 < step <= (now - before[1] + CLOCK_JUMP_S) * 1e9:
             self._periods.append(step)
             return True
         self._periods.clear()
@@ -205,10 +208,10 @@ class Recorder:
             if self.recording:
                 silent = self._silent()
                 if silent:
-                    self._stop(f"nothing came on {', '.join(silent)} for {FRESH_S:g} s; is the arm's node still up?")
+                    self._stop(f"nothing came on {', '.join(silent)} for {self._silence_s:g} s; is the arm's node still up?")
 
     def _silent(self) -> list[str]:
-        since = self._clock() - FRESH_S
+        since = self._clock() - self._silence_s
         return [f"{self._namespace}/{name}" for name in self._needed if name not in self._latest or self._latest[name][1] < since]
 
     def _stop(self, why: str) -> None:

@@ -282,7 +282,7 @@ def test_a_topic_that_falls_silent_stops_the_episode_and_the_next_one_records(fo
     record(recorder, messages, 5)
     recorder.start()
     feed(recorder, messages.cycle())
-    for _ in range(50):
+    for _ in range(100):
         now += 0.02
         recorder.check()
         assert recorder.recording
