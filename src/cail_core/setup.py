@@ -30,6 +30,7 @@ setup(
             "report = cail_core.commands.report:register",
             "oracle = cail_core.commands.oracle:register",
             "train = cail_core.commands.train:register",
+            "tune = cail_core.commands.tune:register",
         ],
         "cail.tasks": [
             "ant = cail_core.tasks.mujoco:Ant",

@@ -6,11 +6,12 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, Protocol
 
 from cail_core.benchmarks.cells import Cell
-from cail_core.errors import BadInput, MissingDependency, how_to_add
+from cail_core.errors import BadInput, CailError, MissingDependency, how_to_add
 from cail_core.machine import cores
 
 Work = Callable[[Cell, Path], Any]
@@ -36,8 +37,12 @@ class LocalEngine:
         os.environ["OMP_NUM_THREADS"] = "1"
         with ProcessPoolExecutor(min(self.workers, len(cells)), mp_context=multiprocessing.get_context("spawn")) as pool:
             jobs = {pool.submit(work, cell, out): cell for cell in cells}
-            for job in as_completed(jobs):
-                yield jobs[job], job.result()
+            try:
+                for job in as_completed(jobs):
+                    yield jobs[job], job.result()
+            except BrokenProcessPool:
+                raise CailError("a worker process died, perhaps for lack of memory; the same command goes on where it stopped, "
+                                "--workers with a smaller number needs less") from None
 
 
 class RayEngine:

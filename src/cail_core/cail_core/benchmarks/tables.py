@@ -43,16 +43,17 @@ def chosen(cells: list[Cell], only: Mapping[str, set[str]]) -> list[Cell]:
 
 def runnable(cells: list[Cell]) -> tuple[list[Cell], list[str]]:
     """Without the cells of tasks that are not installed or bring no demonstrators; and a line for each such task."""
-    reasons: dict[tuple[str, str], str] = {}
+    reasons: dict[str, str] = {}
     for cell in cells:
-        where = cell.task, ",".join(cell.mix)
-        if where not in reasons:
+        if cell.task not in reasons:
             try:
-                mix_of(get_task(cell.task), cell.mix)
-                reasons[where] = ""
+                task = get_task(cell.task)
+                mix_of(task, cell.mix)
+                task.make_env(1).close()  # what it needs may be missing only here
+                reasons[cell.task] = ""
             except CailError as fault:
-                reasons[where] = f"{cell.task}: {' '.join(str(fault).split())}"
-    return [cell for cell in cells if not reasons[cell.task, ",".join(cell.mix)]], sorted({r for r in reasons.values() if r})
+                reasons[cell.task] = f"{cell.task}: {' '.join(str(fault).split())}"
+    return [cell for cell in cells if not reasons[cell.task]], [reason for reason in reasons.values() if reason]
 
 
 def run(name: str, budget: str, out: Path, seed: int, engine: Engine, only: str | None = None) -> Path:

@@ -1,0 +1,61 @@
+"""Settings by held-out rankings: what is searched, what is refused, and that the file trains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from line import STEPS, demonstrations
+
+from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.config import load_config
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.errors import BadInput
+from cail_core.training.tune import tune, write_config
+
+torch.set_num_threads(1)
+
+
+def quick(method: str = "cail") -> MethodConfig:
+    config = method_config(method)
+    return replace(config, before=replace(config.before, steps=10, batch=50),
+                   discriminator=replace(config.discriminator, hidden=[16, 16]))
+
+
+@pytest.fixture(scope="module")
+def demos() -> Demonstrations:
+    return demonstrations((0.5, 0.1, -0.3, -0.7), (0.1,) * 4, episodes=5, ranked=2)
+
+
+def test_tuning_never_ends_below_where_it_began_and_repeats(demos: Demonstrations) -> None:
+    pytest.importorskip("optuna")
+    spoilt = quick()
+    spoilt = replace(spoilt, beta=replace(spoilt.beta, alpha=1e-9))  # a confidence that does not move orders nothing
+    found = tune(demos, spoilt, 4, 0, STEPS)
+    assert found.after > found.before
+    assert found.config.beta.alpha > 1e-4
+    assert tune(demos, spoilt, 4, 0, STEPS) == found
+
+
+def test_only_alpha_mu_and_the_rate_change(demos: Demonstrations, tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    config = quick()
+    found = tune(demos, config, 2, 0, STEPS).config
+    back = replace(found, beta=replace(found.beta, alpha=config.beta.alpha),
+                   before=replace(found.before, mu=config.before.mu, rate=config.before.rate))
+    assert back == config
+    write_config(found, tmp_path / "tuned.yaml")
+    assert load_config(MethodConfig, tmp_path / "tuned.yaml") == found
+
+
+def test_what_cannot_be_tuned_is_refused(demos: Demonstrations) -> None:
+    pytest.importorskip("optuna")
+    with pytest.raises(BadInput, match="at least 4 episodes of different rank"):
+        tune(replace(demos, rank=np.minimum(demos.rank, 3)), quick(), 1, 0, STEPS)
+    with pytest.raises(BadInput, match="learns its confidence"):
+        tune(demos, method_config("airl"), 1, 0, STEPS)
+    with pytest.raises(BadInput, match="at least 1 trial"):
+        tune(demos, quick(), 0, 0, STEPS)
