@@ -96,5 +96,6 @@ def _summary(task: str, out: Path, demos: Path) -> None:
     shown = table("policy", "episodes", "return", "success")
     for name, one in played.items():
         result = one.evaluation
-        shown.add_row(name, str(len(result.returns)), f"{result.mean:.1f} ± {result.std:.1f}", f"{100 * result.success_rate:.0f}%")
+        shown.add_row(name, str(len(result.returns)), f"{result.mean:.1f} ± {result.std:.1f}",
+                      f"{100 * result.success_rate:.0f}%")
     console().print(shown)
