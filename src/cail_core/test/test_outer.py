@@ -94,3 +94,16 @@ def test_mean_returns_give_a_long_trajectory_no_advantage() -> None:
     demos = two_episodes()
     ranked = RankedTrajectories.of(demos, demos.ranked, 0.9, "mean", torch.float64)
     assert ranked.returns(torch.full((5,), -2.0, dtype=torch.float64)).tolist() == pytest.approx([-2.0, -2.0])
+
+
+def test_a_ranked_trajectory_that_ended_goes_on_waiting_until_the_horizon() -> None:
+    """Episode 1 (ranked first) of 3 steps terminated, episode 0 of 2 steps did not; horizon 5, γ = 1/2."""
+    demos = two_episodes()
+    demos.terminated[:] = [False, False, False, False, True]
+    total = RankedTrajectories.of(demos, demos.ranked, 0.5, "sum", torch.float64, horizon=5)
+    assert total.batch.state[:, 0].tolist() == [2, 3, 4, 0, 1, demos.next_states[4, 0]]
+    assert total.batch.state[:, -1].tolist() == [0, 0, 0, 0, 0, 1]  # the flag
+    reward = torch.tensor([1, 2, 4, 3, 5, 8], dtype=torch.float64)  # 8: of every step of waiting
+    assert total.returns(reward).tolist() == [3 + 8 / 8 + 8 / 16, 3 + 5 / 2]
+    mean = RankedTrajectories.of(demos, demos.ranked, 0.5, "mean", torch.float64, horizon=5)
+    assert mean.returns(reward).tolist() == pytest.approx([4.5 / (1 + 1 / 2 + 1 / 4 + 1 / 8 + 1 / 16), 5.5 / 1.5])

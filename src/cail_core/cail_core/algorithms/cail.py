@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cail_core.algorithms.absorbing import padded, steps_left, unflagged_scale
+from cail_core.algorithms.absorbing import padded, steps_left, unflagged_scale, unpadded
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.bilevel import BilevelResult, OuterLoss, Parameters, bilevel_step
 from cail_core.algorithms.confidence import Confidence, make_confidence
@@ -118,11 +119,14 @@ def learn_confidence_before(
     A demonstration that ended before the time limit `horizon` goes on waiting where it ended: where it got to, and how soon,
     then counts as much as how it got there.
     """
-    data = padded(demo_batch(demos), steps_left(demos, horizon))
+    data = padded(demo_batch(demos), steps_left(demos, horizon)) if config.absorbing else unpadded(demo_batch(demos))
     states = data.batch.state[:, :-1]
     inner = Gail(states.shape[1] + 1, data.batch.action.shape[1], generator, hidden=config.discriminator.hidden)
     inner.state_scale.set(*unflagged_scale(states))
-    ranked = RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns, horizon=horizon)
+    ranked = RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns,
+                                   horizon=horizon if config.absorbing else 0)
+    if not config.absorbing:
+        ranked = replace(ranked, batch=unpadded(ranked.batch).batch)
     cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked, config.outer,
                 mu=config.before.mu, rate=config.before.rate, gate_after=config.gate_after if config.gate else None)
     history = []
