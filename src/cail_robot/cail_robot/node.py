@@ -24,7 +24,7 @@ from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, Arm, ArmState, Twist
 from cail_robot.control import ArmControl, Cycle, State, Status
 from cail_robot.pacing import Pace
-from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS, ask_for_realtime
+from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS
 from cail_robot.safety import CLIPPED, Limits
 
 LEVELS = {
@@ -42,9 +42,7 @@ class ArmNode(Node):  # type: ignore[misc]
     """Topics and services around an `ArmControl`; a thread of its own runs the control loop, paced by sleeping."""
 
     def __init__(self, arm: Arm, limits: Limits, *, namespace: str = "arm", name: str = "arm_node", paced: bool = True) -> None:
-        scheduling = ask_for_realtime() if paced else "time waits for commands"
         super().__init__(name, namespace=namespace)
-        self.get_logger().info(scheduling)
         self._published = self._unpublished = 0
         self._logged = ""
         limits = self._declare_limits(limits)

@@ -72,10 +72,13 @@ def join(name: str, namespace: str) -> tuple[Any, Node, SingleThreadedExecutor]:
     return context, node, executor
 
 
-def run(make_nodes: Callable[[], Sequence[Node]], arguments: Sequence[str] | None = None) -> int:
+def run(
+    make_nodes: Callable[[], Sequence[Node]], arguments: Sequence[str] | None = None, *, realtime: bool = False
+) -> int:
     """Spin nodes in this process until SIGINT or SIGTERM, however often they come; nodes may have a `finish` method.
 
-    `finish` is called while DDS still works, so that an arm is at rest and says so before the process ends.
+    `finish` is called while DDS still works, so that an arm is at rest and says so before the process ends. `realtime`: where an
+    arm moves in real time, so that a busy machine does not hold up its loop.
     """
     ended = False
 
@@ -85,6 +88,8 @@ def run(make_nodes: Callable[[], Sequence[Node]], arguments: Sequence[str] | Non
 
     previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     sys.setswitchinterval(0.001)  # the control thread must not wait 5 ms for the interpreter
+    if realtime:
+        rclpy.logging.get_logger("cail").info(ask_for_realtime())  # before DDS starts its threads
     start(arguments)
     executor, nodes = SingleThreadedExecutor(), []
     try:

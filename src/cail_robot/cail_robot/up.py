@@ -41,4 +41,4 @@ def _run(args: argparse.Namespace) -> int:
     parser = Parser(prog=f"cail up {args.arm}", description=arm.__doc__)
     arm.add_arguments(parser)
     options = parser.parse_args(ours)
-    return run(lambda: arm.nodes(options), ["cail", *ros])
+    return run(lambda: arm.nodes(options), ["cail", *ros], realtime=getattr(options, "pace", "realtime") == "realtime")

@@ -85,7 +85,7 @@ def node_process(trace: str) -> int:
         assert isinstance(task, Panda)
         return [SimNode(TracedArm(task, REALTIME_TICKS), Limits())]
 
-    return run(nodes)
+    return run(nodes, realtime=True)
 
 
 def commander_process() -> int:
@@ -374,7 +374,8 @@ def bench(budget: str, out: Path, seed: int) -> None:
             finally:
                 stage.close()
     console().print(shown)
-    save(out, "arm-faults", rows, budget=budget, seed=seed, speed=SPEED, own_network=alone, stop_ms=samples)
+    command = f"cail bench arm-faults --budget {budget} --seed {seed}"
+    save(out, "arm-faults", rows, command=command, budget=budget, seed=seed, speed=SPEED, own_network=alone, stop_ms=samples)
 
 
 def own_network() -> bool:

@@ -59,7 +59,7 @@ def node_process(result: Path) -> int:
 
     task = get_task("panda")
     assert isinstance(task, Panda)
-    code = run(lambda: [TimedNode(TimedArm(task, REALTIME_TICKS), Limits())])
+    code = run(lambda: [TimedNode(TimedArm(task, REALTIME_TICKS), Limits())], realtime=True)
     periods = [after - before for before, after in pairwise(moments)][100:]  # without the start
     figures = {"arrived": summarise(arrived), "reached": summarise(reached), "period": summarise(periods)}
     result.write_text(json.dumps({"received": len(arrived), **{name: vars(found) for name, found in figures.items()}}))
@@ -138,7 +138,7 @@ def bench(budget: str, out: Path) -> None:
     console().print(shown)
     console().print(f"commands: {sent} sent, {measured['received']} received")
     console().print(f"ee_pose: {heard['heard']} heard, {heard['lost']} lost")
-    save(out, "arm-latency", [row], budget=budget)
+    save(out, "arm-latency", [row], command=f"cail bench arm-latency --budget {budget}", budget=budget)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         from cail_robot.ros import run
 
-        return run(lambda: Sim.nodes(args), [parser.prog, *words[len(ours) :]])
+        return run(lambda: Sim.nodes(args), [parser.prog, *words[len(ours) :]], realtime=args.pace == "realtime")
     except CailError as fault:
         print(f"sim_node: {fault}", file=sys.stderr)
         return 2
