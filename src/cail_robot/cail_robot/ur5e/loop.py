@@ -389,7 +389,10 @@ def main(argv: list[str]) -> None:
         loop.leave("ur_rtde is missing", EXIT_SETUP)
     except RuntimeError as broken:
         loop.leave(f"no control box answers at {config.robot_ip} ({broken})")
-    loop.watch()
+    try:
+        loop.watch()
+    except RuntimeError as broken:  # ur_rtde's, when the link goes in the middle of a call
+        loop.leave(f"the link to {config.robot_ip} broke ({broken})")
 
 
 if __name__ == "__main__":

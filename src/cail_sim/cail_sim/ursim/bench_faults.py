@@ -263,11 +263,12 @@ def measure(names: Sequence[str], times: int, out: Path, seed: int, budget: str)
                     "status": " | ".join(sorted({each["status"] for each in found})),
                 }
             )
+            kept = save(out, "ur5e-faults", rows, budget=budget, seed=seed, speed=SPEED, realtime_scheduling=prompt)
     shown = table("fault", "injected", "stop p50 (ms)", "max", "resumed", "recovered")
     for row in rows:
         shown.add_row(*(str(row[key]) for key in ("fault", "injected", "stop_p50_ms", "stop_max_ms", "resumed", "recovered")))
     console().print(shown)
-    return save(out, "ur5e-faults", rows, budget=budget, seed=seed, speed=SPEED, realtime_scheduling=prompt)
+    return kept
 
 
 if __name__ == "__main__":
