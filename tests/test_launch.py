@@ -151,7 +151,8 @@ def test_every_parameter_file_and_included_launch_file_exists(description: Made)
         assert path.is_file(), path
 
 
-def test_real_launch_hands_its_arguments_to_the_installed_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def launched(file: str, arguments: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The ends of the processes that the real launch service starts for a launch file."""
     pytest.importorskip("launch_ros.actions", reason="needs ROS 2's launch_ros, which pip does not have")
     from launch import LaunchDescription, LaunchService
     from launch.actions import IncludeLaunchDescription, RegisterEventHandler
@@ -162,18 +163,36 @@ def test_real_launch_hands_its_arguments_to_the_installed_command(tmp_path: Path
     prefixes = [os.environ.get("AMENT_PREFIX_PATH", ""), sysconfig.get_path("data")]
     monkeypatch.setenv("AMENT_PREFIX_PATH", os.pathsep.join(filter(None, prefixes)))
     monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path))
-    demo = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource([FindPackageShare("cail_robot"), "/launch/demo.launch.py"]),
-        launch_arguments={"out": "nowhere", "seed": "odd"}.items(),
+    included = IncludeLaunchDescription(
+        PythonLaunchDescriptionSource([FindPackageShare("cail_robot"), f"/launch/{file}"]), launch_arguments=arguments.items()
     )
     ended: list[Any] = []
     watch = RegisterEventHandler(OnProcessExit(on_exit=lambda event, _: ended.append(event)))
     service = LaunchService(noninteractive=True)
-    service.include_launch_description(LaunchDescription([watch, demo]))
+    service.include_launch_description(LaunchDescription([watch, included]))
     service.run()
+    return ended
 
-    (process,) = ended
+
+def test_real_launch_hands_its_arguments_to_the_installed_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (process,) = launched("demo.launch.py", {"out": "nowhere", "seed": "odd"}, tmp_path, monkeypatch)
     program, *arguments = process.cmd
     assert Path(program).parts[-3:] == ("lib", "cail_core", "cail")
     assert arguments == ["demo", "--out", "nowhere", "--seed", "odd"]
     assert process.returncode == 2  # the command's own word on a seed that is no number: it ran, and nothing was trained
+
+
+def test_real_launch_starts_the_arm_and_the_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"robot": "panda_sim", "input": "scripted", "dataset": str(tmp_path / "d"), "demonstrator": "anna"}
+    given["task"] = "pointmass"
+    ended = launched("teleop_record.launch.py", given, tmp_path, monkeypatch)
+    arm, desk = sorted(ended, key=lambda event: "record" in event.cmd)
+    assert Path(arm.cmd[0]).parts[-3:] == ("lib", "cail_sim", "sim_node")
+    assert arm.cmd[1:] == ["--task", "pointmass", "--seed=0"]
+    assert Path(desk.cmd[0]).parts[-3:] == ("lib", "cail_core", "cail")
+    assert desk.cmd[1:] == [
+        "record", "--robot", "running", "--robot-type", "panda_sim", "--input", "scripted", "--script", "teleop.txt",
+        "--dataset", str(tmp_path / "d"), "--demonstrator", "anna", "--task", "pointmass", "--rate", "50",
+    ]  # fmt: skip
+    assert 2 in (arm.returncode, desk.returncode)  # a point mass is no arm's task: whoever says so first ends the other
+    assert not (tmp_path / "d").exists()

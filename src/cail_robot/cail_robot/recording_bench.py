@@ -31,7 +31,7 @@ def run(budget: str, out: Path, seed: int) -> Path:
     rows = []
     with tempfile.TemporaryDirectory() as folder, bar("recording", MINUTES[budget]) as advance:
         root = Path(folder, "demos")
-        recorder = Recorder(root, recordable("panda"), robot="panda_sim", demonstrator="bench", rate=HZ)
+        recorder = Recorder(root, recordable("panda"), robot="panda_sim", demonstrator="bench", rate=HZ, silence_s=math.inf)
         recorder.period_ns = 10**9 // HZ
         stream = messages(seed)
         for message in (next(stream) for _ in range(20 * 9)):

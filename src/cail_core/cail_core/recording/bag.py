@@ -20,8 +20,13 @@ OPEN, SAVING, DONE = ".mcap.tmp", ".saving.mcap", ".mcap"
 METADATA = "cail"
 CHUNK_BYTES = 256 * 1024
 """Small, so that little waits in memory and a reader can seek."""
-_LATCHED = "- {history: 1, depth: 1, reliability: 1, durability: 1}"
-_VOLATILE = "- {history: 1, depth: 10, reliability: 1, durability: 2}"
+_FOREVER = "    sec: 9223372036\n    nsec: 854775807\n"
+_QOS = (  # as ros2 bag writes it: keep the last ones, reliably
+    "- history: 1\n  depth: {depth}\n  reliability: 1\n  durability: {durability}\n"
+    f"  deadline:\n{_FOREVER}  lifespan:\n{_FOREVER}  liveliness: 1\n  liveliness_lease_duration:\n{_FOREVER}"
+    "  avoid_ros_namespace_conventions: false"
+)
+_LATCHED, _VOLATILE = _QOS.format(depth=1, durability=1), _QOS.format(depth=10, durability=2)
 
 
 class Message(NamedTuple):
