@@ -57,8 +57,7 @@ class RayEngine:
         local: dict[str, Any] = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False,
                                                     "_node_ip_address": "127.0.0.1"}
         try:
-            ray.init(address=address or "local", ignore_reinit_error=True, log_to_driver=False,
-                     runtime_env={"env_vars": {"OMP_NUM_THREADS": "1"}}, **local)
+            ray.init(address=address or "local", ignore_reinit_error=True, log_to_driver=False, **local)
         except (ConnectionError, ValueError) as fault:
             raise BadInput(f"--address: expected a running Ray cluster, given {address} ({' '.join(str(fault).split())[:200]}); "
                            "`ray start --head` starts one") from None
