@@ -20,6 +20,7 @@ import pytest
 import torch
 import yaml
 
+from cail_core.algorithms import learners
 from cail_core.algorithms.learners import AdversarialLearner, make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
 from cail_core.benchmarks.methods import demonstrate
@@ -121,10 +122,14 @@ def test_a_resumed_run_does_not_learn_its_confidence_again(
     whole = run(demos, tmp_path / "whole", "cail-bc", steps=400)
     out = run(demos, tmp_path / "cut", "cail-bc", steps=200)
 
-    def refuse(*_: object) -> None:
-        raise AssertionError("the confidence is in the checkpoint")
+    learn = learners.learn_confidence_before
 
-    monkeypatch.setattr("cail_core.algorithms.learners.learn_confidence_before", refuse)
+    def watched(demos: Demonstrations, config: MethodConfig, *rest: Any) -> Any:
+        confidence, history = learn(demos, config, *rest)
+        assert history == [], "the confidence is in the checkpoint"
+        return confidence, history
+
+    monkeypatch.setattr(learners, "learn_confidence_before", watched)
     run(demos, out, "cail-bc", steps=400)
     for name in ("confidence.parquet", "metrics.csv", "policy/policy.safetensors"):
         assert (out / name).read_bytes() == (whole / name).read_bytes(), name

@@ -39,7 +39,7 @@ def test_the_best_script_succeeds_with_the_ur5e():
     task = get_task("ur5e")
     assert (task.spec.name, task.spec.robot_type) == ("ur5e", "ur5e_pybullet")
     env = task.one()  # type: ignore[attr-defined]
-    best = task.references()[0]  # type: ignore[attr-defined]
+    best = task.demonstrators()["best"]  # type: ignore[attr-defined]
     for seed in range(3):
         env.start(np.random.default_rng((9, seed)))
         policy, outcome = best.start(np.random.default_rng(seed)), None

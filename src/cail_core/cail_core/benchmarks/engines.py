@@ -63,8 +63,9 @@ class RayEngine:
                            "`ray start --head` starts one") from None
 
     def run(self, work: Work, cells: Sequence[Cell], out: Path) -> Iterator[tuple[Cell, Any]]:
-        task = self._ray.remote(work).options(num_cpus=1, max_retries=RETRIES)
-        waiting = {task.options(name=cell.key).remote(cell, out.resolve()): cell for cell in cells}
+        task = self._ray.remote(work)
+        given = {"num_cpus": 1, "max_retries": RETRIES}
+        waiting = {task.options(name=cell.key, **given).remote(cell, out.resolve()): cell for cell in cells}
         while waiting:
             ready, _ = self._ray.wait(list(waiting), num_returns=1)
             for reference in ready:
