@@ -44,7 +44,8 @@ class RecorderNode(Node):  # type: ignore[misc]
     def _to_recorder(self, topic: str) -> Callable[[bytes, dict[str, Any]], None]:
         def hear(data: bytes, info: dict[str, Any]) -> None:
             count = info.get("publication_sequence_number") or 0
-            self._recorder.hear(Message(topic, bytes(data), time.time_ns(), count if count < 2**32 else 0))
+            message = Message(topic, bytes(data), time.time_ns(), count if count < 2**32 else 0)
+            self._recorder.hear(message, info.get("source_timestamp") or None)
 
         return hear
 

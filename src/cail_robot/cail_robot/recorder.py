@@ -86,6 +86,7 @@ class Recorder:
         self._executed: tuple[int, float] | None = None
         self.period_ns: int | None = None
         """From one moment to the next, as the arm's node says; measured where it does not."""
+        self._start_ns = 0
         self._bag: BagWriter | None = None
         self._maker: EpisodeMaker | None = None
         self._moments = Moments()
@@ -166,8 +167,8 @@ class Recorder:
 
     # Messages.
 
-    def hear(self, message: Message) -> None:
-        """Take a message of one of the arm's topics, recording or not."""
+    def hear(self, message: Message, sent_ns: int | None = None) -> None:
+        """Take a message of one of the arm's topics, recording or not; one sent before the episode began is not part of it."""
         now = self._clock()
         with self._lock:
             self._latest[message.topic] = (message, now)
@@ -177,7 +178,7 @@ class Recorder:
                     self._stop("the scene was put back meanwhile")
             if message.topic == "twist_executed" and not self._clock_is_sound(message, now):
                 return
-            if self._bag is None or self._maker is None:
+            if self._bag is None or self._maker is None or (sent_ns is not None and sent_ns < self._start_ns):
                 return
             try:
                 self._bag.write(message)
@@ -245,7 +246,7 @@ class Recorder:
             self._maker = EpisodeMaker(self._task, timing)
             self._moments = Moments()
             self._bag = BagWriter(self._bags, f"episode-{self._next_number():05d}", self._namespace)
-            now = time.time_ns()
+            now = self._start_ns = time.time_ns()
             for name, (message, _) in self._latest.items():  # what is published once or seldom belongs to the episode too
                 if name not in ("twist_executed", "episode_event"):
                     self.hear(message._replace(received_ns=now))

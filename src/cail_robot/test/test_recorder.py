@@ -133,6 +133,21 @@ def test_an_episode_without_frames_is_not_saved_and_stays_open(folder: Path) -> 
     recorder.close()
 
 
+def test_messages_still_under_way_when_the_episode_begins_are_not_part_of_it(folder: Path) -> None:
+    recorder = opened(folder / "demos")
+    messages = Messages(0)
+    for _ in range(15):
+        feed(recorder, messages.cycle())
+    recorder.start()
+    for message in messages.cycle((0.3, 0.0, 0.0)):
+        recorder.hear(message, sent_ns=1)  # long ago
+    for _ in range(3):
+        feed(recorder, messages.cycle((0.0, 0.1, 0.0)))
+    assert recorder.save("failure").frames == 2
+    recorder.close()
+    assert not DemoDataset(folder / "demos").episode(0).frames[ACTION][:, 0].any()
+
+
 def test_faster_arms_are_averaged_down_to_the_rate(folder: Path) -> None:
     recorder = opened(folder / "demos", rate=50)
     messages = Messages(0, hz=200)
