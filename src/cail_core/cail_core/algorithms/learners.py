@@ -6,6 +6,7 @@ A method is a `MethodConfig`: AIRL and CAIL differ in where their confidence com
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -183,7 +184,7 @@ class CloningLearner(_Weighted):
         """Nothing to release."""
 
 
-class OnlineLearner(_Weighted):
+class OnlineLearner(_Weighted, ABC):
     """What all methods share that act while they learn: PPO on a learned reward. They differ in where the reward comes from."""
 
     def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
@@ -208,17 +209,17 @@ class OnlineLearner(_Weighted):
         self._return = np.zeros(config.ppo.num_envs)
         self._length = np.zeros(config.ppo.num_envs, dtype=np.int64)
 
+    @abstractmethod
     def _make_inner(self, states: int, actions: int) -> RewardNetwork:
         """The networks of the reward. Their states have a last entry more: the absorbing flag."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _rate(self) -> float:
         """Adam's step in the reward's parameters."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _improve(self, policy: Padded) -> Metrics:
         """Improve the reward, given what the policy just did."""
-        raise NotImplementedError
 
     def begin_segment(self, segment: int) -> None:
         """Environments cannot be saved; starting them anew at every checkpoint makes a resumed run the same as a whole one."""

@@ -14,6 +14,7 @@ import os
 import select
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +50,7 @@ class Disconnect(Exception):
     """This client is to be let go."""
 
 
-class Client:
+class Client(ABC):
     """One connection: what it sent and is not yet handled, what it is to get and has not yet taken."""
 
     is_robot = True
@@ -65,9 +66,9 @@ class Client:
         self.last_words = False
         """Whether it is let go as soon as `unsent` is gone."""
 
+    @abstractmethod
     def handle(self) -> bool:
         """Do one request; False if the received bytes hold none."""
-        raise NotImplementedError
 
     def send(self, data: bytes) -> None:
         self.unsent += data
@@ -121,8 +122,9 @@ class LineClient(Client):
         if self.greeting:
             self.send(self.greeting.encode() + b"\n")
 
+    @abstractmethod
     def answer(self, line: str) -> str | None:
-        raise NotImplementedError
+        """What is said to a line; None: nothing."""
 
     def handle(self) -> bool:
         end = self.received.find(b"\n")
