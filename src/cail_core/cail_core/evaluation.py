@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cail_core.errors import BadInput
-from cail_core.tasks.base import Array, Flags, Task
+from cail_core.policy import Mode
+from cail_core.tasks.base import Array, BatchEnv, Flags, PlayingEnv, Task
 
 EVALUATION_STREAM = 0x6576616C  # keeps these episodes apart from training's, also under the same seed
+STRETCH = 50
+"""Steps that environments play on their own at a time."""
 Floats = NDArray[np.float64]
 
 
@@ -68,20 +71,31 @@ def evaluate(task: Task, policy: Callable[[Array], Array], episodes: int = 100, 
         observation = env.reset(int(np.random.SeedSequence((seed, EVALUATION_STREAM)).generate_state(1)[0]))
         total, length, done = np.zeros(n), np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
         finished: list[list[tuple[float, int, bool]]] = [[] for _ in range(n)]
+        steps = _steps(env, policy, observation)
         while (done < share).any():
-            step = env.step(policy(observation))
-            observation = step.observation
-            total += step.reward
+            reward, ended, succeeded = next(steps)
+            total += reward
             length += 1
-            for i in np.flatnonzero(step.terminated | step.truncated):
+            for i in np.flatnonzero(ended):
                 if done[i] < share[i]:
-                    finished[i].append((float(total[i]), int(length[i]), bool(step.success[i])))
+                    finished[i].append((float(total[i]), int(length[i]), bool(succeeded[i])))
                 total[i], length[i] = 0.0, 0
                 done[i] += 1
     finally:
         env.close()
     returns, lengths, success = zip(*(episode for of_env in finished for episode in of_env), strict=True)
     return Evaluation(np.array(returns), np.array(lengths, dtype=np.int64), np.array(success, dtype=np.bool_))
+
+
+def _steps(env: BatchEnv, policy: Callable[[Array], Array], observation: Array) -> Iterator[tuple[Array, Flags, Flags]]:
+    """Reward, end and success of each environment, step after step."""
+    while isinstance(env, PlayingEnv) and isinstance(policy, Mode):
+        played = env.play(policy.network, STRETCH)
+        yield from zip(played.reward, played.terminated | played.truncated, played.success, strict=True)
+    while True:
+        step = env.step(policy(observation))
+        observation = step.observation
+        yield step.reward, step.terminated | step.truncated, step.success
 
 
 def references(task: Task, seed: int) -> dict[str, Callable[[Array], Array]]:

@@ -36,6 +36,27 @@ def installed(package: str) -> str | None:
         return None
 
 
+def _cpu_ticks() -> tuple[int, int]:
+    """What all cores were asked for since the machine started, and how much of it the host of a virtual machine kept."""
+    try:
+        user, nice, system, _, _, irq, softirq, stolen = map(int, Path("/proc/stat").read_text("ascii").split()[1:9])
+    except (OSError, ValueError):
+        return 0, 0
+    return user + nice + system + irq + softirq + stolen, stolen
+
+
+_AT_START = _cpu_ticks()
+
+
+def stolen_share() -> float:
+    """The share of the processor time wanted on this machine, since this program started, that its host gave to others.
+
+    0 on a machine of its own. Where it is not small, nothing that was timed says much.
+    """
+    wanted, stolen = (now - before for now, before in zip(_cpu_ticks(), _AT_START, strict=True))
+    return stolen / wanted if wanted else 0.0
+
+
 def describe() -> dict[str, Any]:
     """Versions and machine, as a benchmark's record keeps them."""
     return {
@@ -46,6 +67,7 @@ def describe() -> dict[str, Any]:
             "memory_gib": round(memory_gib(), 1),
             "system": f"{platform.system()} {platform.release().split('-')[0]}",
             "load": round(os.getloadavg()[0], 1),
+            "stolen_share": round(stolen_share(), 3),
         },
         "command": " ".join(["cail", *(_plain(word) for word in sys.argv[1:])]),
     }

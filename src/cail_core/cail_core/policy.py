@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 FORMAT = "cail-policy"
 FORMAT_VERSION = 1
 FILES = ("policy.safetensors", "policy.json", "README.md")
+ACTION_BOUND = 1.0 - 1e-4
+"""Actions are inverted through tanh no closer to ±1 than this: at 1 the inverse is infinite, and in float32 already
+inexact long before. Demonstrations that press against the limit so keep a finite log-probability."""
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0, dtype=np.float32)}
 
 
@@ -50,12 +53,12 @@ class PolicyCard:
     format_version: int = FORMAT_VERSION
 
 
-class PolicyRunner:
-    """A loaded policy: call it with one observation [d] or a batch [n, d]."""
+class Network:
+    """The policy's MLP in NumPy, without the tanh at its end: one observation [d] or a batch [n, d]."""
 
-    def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> None:
-        self.card = card
-        self._activation = ACTIVATIONS[card.activation]
+    def __init__(self, weights: Mapping[str, NDArray[Any]], activation: str) -> None:
+        self.weights, self.activation = weights, activation
+        self._activation = ACTIVATIONS[activation]
         self._mean, self._scale = (weights[name].astype(np.float32) for name in ("observation_mean", "observation_scale"))
         depth = sum(name.endswith(".weight") for name in weights)
         self._layers = [
@@ -63,16 +66,42 @@ class PolicyRunner:
             for i in range(depth)
         ]
 
+    @property
+    def inputs(self) -> int:
+        return len(self._mean)
+
     def __call__(self, observation: Array) -> Array:
-        x = np.asarray(observation, dtype=np.float32)
-        if x.shape[-1] != len(self._mean):
-            raise BadInput(f"the policy for '{self.card.task}' expects {len(self._mean)} observations, given {x.shape[-1]}")
-        x = (x - self._mean) / self._scale
+        x: Array = (observation - self._mean) / self._scale
         for weight, bias in self._layers[:-1]:
-            x = self._activation(x @ weight + bias)
+            x = self._activation(np.asarray(x @ weight + bias))
         weight, bias = self._layers[-1]
-        action: Array = np.tanh(x @ weight + bias)
+        out: Array = x @ weight + bias
+        return out
+
+
+class Mode:
+    """tanh(network): what a policy does without exploration, on one observation [d] or a batch [n, d]."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+
+    def __call__(self, observation: Array) -> Array:
+        action: Array = np.tanh(self.network(np.asarray(observation, dtype=np.float32)))
         return action
+
+
+class PolicyRunner(Mode):
+    """A loaded policy."""
+
+    def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> None:
+        super().__init__(Network(weights, card.activation))
+        self.card = card
+
+    def __call__(self, observation: Array) -> Array:
+        given = np.shape(observation)[-1]
+        if given != self.network.inputs:
+            raise BadInput(f"the policy for '{self.card.task}' expects {self.network.inputs} observations, given {given}")
+        return super().__call__(observation)
 
     def check(self, spec: TaskSpec) -> None:
         """Refuse a task whose observations or actions are not the ones that the policy was trained on."""
@@ -125,13 +154,13 @@ def save_policy(
     `provenance` (JSON values) says what made it: data, seed, steps, command. `limits` are the speeds and accelerations that
     it was trained for. `card_text` is Markdown for the card, for instance the demonstrations that it trusted.
     """
-    weights, activation = _arrays(actor)
+    network = network_of(actor)
     card = PolicyCard(
         task=spec.name, method=method, observation_names=list(spec.observation_names), action_names=list(spec.action_names),
-        action_scale=spec.action_scale, fps=spec.fps, activation=activation, limits=dict(limits or {}),
+        action_scale=spec.action_scale, fps=spec.fps, activation=network.activation, limits=dict(limits or {}),
         provenance=dict(provenance), versions=_versions(),
     )
-    content = (save(weights), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
+    content = (save(dict(network.weights)), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
                _readme(card, spec, card_text).encode())
     _write(Path(folder), dict(zip(FILES, content, strict=True)))
     return card
@@ -173,8 +202,8 @@ def load_demonstrators(folders: Sequence[Path], spec: TaskSpec) -> list[Demonstr
     return [demonstrator(folder, spec) for folder in found]
 
 
-def _arrays(actor: TanhGaussianActor) -> tuple[dict[str, NDArray[Any]], str]:
-    """The mean network as NumPy arrays and the name of its activation."""
+def network_of(actor: TanhGaussianActor) -> Network:
+    """The network of an actor's mean, as it is now."""
     linear, activations = list(actor.net)[::2], list(actor.net)[1::2]
     arrays = {"observation_mean": actor.standardise.mean, "observation_scale": actor.standardise.scale}
     for i, layer in enumerate(linear):
@@ -182,7 +211,7 @@ def _arrays(actor: TanhGaussianActor) -> tuple[dict[str, NDArray[Any]], str]:
         for kind, tensor in layer.named_parameters():
             arrays[f"layer{i}.{kind}"] = tensor[:rows]
     activation = type(activations[0]).__name__.lower()
-    return {name: np.ascontiguousarray(tensor.detach().cpu().numpy()) for name, tensor in arrays.items()}, activation
+    return Network({name: np.array(tensor.detach().cpu().numpy()) for name, tensor in arrays.items()}, activation)
 
 
 def _versions() -> dict[str, str]:

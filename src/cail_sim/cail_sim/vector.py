@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,9 @@ from numpy.typing import NDArray
 
 from cail_core.config import to_dict
 from cail_core.errors import CailError
+from cail_core.policy import ACTION_BOUND, Network
 from cail_core.tasks import Step
-from cail_core.tasks.base import Array
+from cail_core.tasks.base import Array, Flags, Played
 from cail_core.tasks.pick_place_avoid import Outcome
 from cail_sim.env import PickPlaceAvoidEnv
 
@@ -37,23 +38,30 @@ class WorkerLost(CailError):
     """A worker process ended by itself."""
 
 
+def laid_out(memory: Any, shapes: Mapping[str, tuple[Sequence[int], type[np.generic]]]) -> tuple[dict[str, NDArray[Any]], int]:
+    """Arrays one after another in `memory`, and how many bytes they take. Several processes that do the same share them."""
+    arrays, at = {}, 0
+    for name, (shape, kind) in shapes.items():
+        size = int(np.prod(shape)) * np.dtype(kind).itemsize
+        if memory is not None:
+            arrays[name] = np.ndarray(tuple(shape), kind, memory, at)
+        at += size
+    return arrays, at
+
+
+def endings(outcome: NDArray[np.int8]) -> tuple[Flags, Flags, Flags]:
+    """Of places in `OUTCOMES`, or `RUNNING`: what terminated, what was truncated, what succeeded."""
+    ended, timeout = outcome != RUNNING, outcome == OUTCOMES.index(Outcome.TIMEOUT)
+    return ended & ~timeout, timeout, outcome == OUTCOMES.index(Outcome.SUCCESS)
+
+
 class Batch:
     """The numbers of one step of all environments, laid out in `memory` so that several processes can fill their rows."""
 
     def __init__(self, num_envs: int, observation_dim: int, action_dim: int, memory: Any = None) -> None:
-        shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
-            "action": ((num_envs, action_dim), np.float32),
-            "observation": ((num_envs, observation_dim), np.float32),
-            "reached": ((num_envs, observation_dim), np.float32),
-            "reward": ((num_envs,), np.float32),
-            "outcome": ((num_envs,), np.int8),
-        }
         if memory is None:
             memory = bytearray(self.size(num_envs, observation_dim, action_dim))
-        arrays, at = {}, 0
-        for name, (shape, kind) in shapes.items():
-            arrays[name] = np.ndarray(shape, kind, memory, at)
-            at += arrays[name].nbytes
+        arrays, _ = laid_out(memory, self._shapes(num_envs, observation_dim, action_dim))
         self.action: Array = arrays["action"]
         self.observation: Array = arrays["observation"]
         self.reached: Array = arrays["reached"]
@@ -62,19 +70,75 @@ class Batch:
         """Of the episode that this step ended: a place in `OUTCOMES`, or `RUNNING`."""
 
     @staticmethod
-    def size(num_envs: int, observation_dim: int, action_dim: int) -> int:
-        return num_envs * (4 * (action_dim + 2 * observation_dim + 1) + 1)
+    def _shapes(num_envs: int, observation_dim: int, action_dim: int) -> dict[str, tuple[Sequence[int], type[np.generic]]]:
+        return {
+            "action": ((num_envs, action_dim), np.float32),
+            "observation": ((num_envs, observation_dim), np.float32),
+            "reached": ((num_envs, observation_dim), np.float32),
+            "reward": ((num_envs,), np.float32),
+            "outcome": ((num_envs,), np.int8),
+        }
+
+    @classmethod
+    def size(cls, num_envs: int, observation_dim: int, action_dim: int) -> int:
+        return laid_out(None, cls._shapes(num_envs, observation_dim, action_dim))[1]
 
     def step(self) -> Step:
         """What happened, as a copy that the next step does not change."""
-        ended, timeout = self.outcome != RUNNING, self.outcome == OUTCOMES.index(Outcome.TIMEOUT)
-        return Step(self.observation.copy(), self.reached.copy(), self.reward.copy(), ended & ~timeout, timeout,
-                    self.outcome == OUTCOMES.index(Outcome.SUCCESS))
+        return Step(self.observation.copy(), self.reached.copy(), self.reward.copy(), *endings(self.outcome))
 
     def outcome_of(self, which: int) -> str | None:
         """How the episode of one environment ended that the last step ended; None if it goes on."""
         code = int(self.outcome[which])
         return None if code == RUNNING else OUTCOMES[code].value
+
+
+class Stretch:
+    """Many steps that environments play on their own: the network and its noise go in, what happened comes out.
+
+    `about` says how it is laid out, in values that JSON can carry.
+    """
+
+    def __init__(self, about: Mapping[str, Any], memory: Any = None) -> None:
+        self.about = about
+        (steps, n), (states, actions) = about["steps"], about["dims"]
+        shapes: dict[str, tuple[Sequence[int], type[np.generic]]] = {
+            name: (shape, np.float32) for name, shape in about["weights"].items()}
+        shapes |= {
+            "noise": ((steps, n, actions), np.float32),
+            "observation": ((steps, n, states), np.float32),
+            "action": ((steps, n, actions), np.float32),
+            "reached": ((steps, n, states), np.float32),
+            "reward": ((steps, n), np.float32),
+            "outcome": ((steps, n), np.int8),
+        }
+        self._shapes = shapes
+        self.arrays, self.size = laid_out(memory, shapes)
+
+    @classmethod
+    def of(cls, network: Network, steps: int, num_envs: int, dims: tuple[int, int], *, noisy: bool) -> Stretch:
+        """Not in memory yet: see `size`, then `put`."""
+        weights = {name: list(array.shape) for name, array in network.weights.items()}
+        return cls({"steps": [steps, num_envs], "dims": list(dims), "weights": weights, "activation": network.activation,
+                    "noisy": noisy})
+
+    def put(self, memory: Any, network: Network, noise: Array | None) -> None:
+        """Take this memory, with the network and its noise in it."""
+        self.arrays, _ = laid_out(memory, self._shapes)
+        for name, array in network.weights.items():
+            self.arrays[name][:] = array
+        if noise is not None:
+            self.arrays["noise"][:] = noise
+
+    def network(self) -> Network:
+        return Network({name: self.arrays[name] for name in self.about["weights"]}, self.about["activation"])
+
+    def played(self, current: Array) -> Played:
+        """What happened, as a copy."""
+        a = self.arrays
+        terminated, truncated, success = endings(a["outcome"])
+        return Played(a["observation"].copy(), a["action"].copy(), a["reached"].copy(), a["reward"].copy(), terminated, truncated,
+                      success, current.copy())
 
 
 class LocalEnv:
@@ -114,6 +178,32 @@ class LocalEnv:
             b.observation[row] = seen
             b.outcome[row] = RUNNING if outcome is None else OUTCOMES.index(outcome)
 
+    def play(self, network: Network, steps: int, noise: Array | None = None) -> Played:
+        """As `PlayingEnv.play`."""
+        dims = self._batch.observation.shape[1], self._batch.action.shape[1]
+        stretch = Stretch.of(network, steps, self.num_envs, dims, noisy=noise is not None)
+        stretch.put(bytearray(stretch.size), network, noise)
+        self.play_out(stretch)
+        return stretch.played(self._batch.observation)
+
+    def play_out(self, stretch: Stretch) -> None:
+        """The environments of this process one after the other, each for all steps: its world stays in the processor's cache."""
+        network, noisy, a, b = stretch.network(), stretch.about["noisy"], stretch.arrays, self._batch
+        for row, env in self._envs.items():
+            seen = b.observation[row].copy()
+            for t in range(len(a["reward"])):
+                a["observation"][t, row] = seen
+                action = network(seen)
+                action = np.tanh(action + a["noise"][t, row]).clip(-ACTION_BOUND, ACTION_BOUND) if noisy else np.tanh(action)
+                a["action"][t, row] = action
+                a["reward"][t, row], outcome = env.decide(action.tolist())
+                a["reached"][t, row] = seen = np.array(env.observe(), np.float32)
+                if outcome is not None:
+                    env.start(self._rngs[row])
+                    seen = np.array(env.observe(), np.float32)
+                a["outcome"][t, row] = RUNNING if outcome is None else OUTCOMES.index(outcome)
+            b.observation[row] = seen
+
     def outcome(self, which: int) -> str | None:
         return self._batch.outcome_of(which)
 
@@ -138,15 +228,17 @@ class WorkerEnv:
     def __init__(self, task: Panda, num_envs: int, workers: int) -> None:
         self.num_envs = num_envs
         dims = num_envs, task.spec.observation_dim, task.spec.action_dim
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (no name: nothing stays behind)
+        self._file, self._stretches = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 (no name: nothing stays behind)
         self._file.truncate(Batch.size(*dims))
+        self._dims = dims[1:]
+        shared = self._file.fileno(), self._stretches.fileno()
         self._batch = Batch(*dims, mmap.mmap(self._file.fileno(), 0))
         self._rows = [list(map(int, rows)) for rows in np.array_split(np.arange(num_envs), workers)]
         about = {"task": [type(task).__module__, type(task).__qualname__], "config": to_dict(task.config), "dims": dims,
-                 "memory": self._file.fileno()}
+                 "memory": shared[0], "stretches": shared[1]}
         self._workers = [
             subprocess.Popen([sys.executable, "-m", "cail_sim.worker", json.dumps({**about, "rows": rows})],
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[self._file.fileno()],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=shared,
                              start_new_session=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
             for rows in self._rows
         ]  # fmt: skip
@@ -177,6 +269,17 @@ class WorkerEnv:
         self._all("step")
         return self._batch.step()
 
+    def play(self, network: Network, steps: int, noise: Array | None = None) -> Played:
+        """As `PlayingEnv.play`; the workers meet only at the end."""
+        stretch = Stretch.of(network, steps, self.num_envs, self._dims, noisy=noise is not None)
+        self._stretches.truncate(stretch.size)
+        with contextlib.closing(mmap.mmap(self._stretches.fileno(), 0)) as memory:
+            stretch.put(memory, network, noise)
+            self._all(f"play {json.dumps(stretch.about)}")
+            played = stretch.played(self._batch.observation)
+            stretch.arrays.clear()  # they hold the memory
+        return played
+
     def outcome(self, which: int) -> str | None:
         return self._batch.outcome_of(which)
 
@@ -194,6 +297,7 @@ class WorkerEnv:
                 worker.kill()
                 worker.wait()
         self._file.close()
+        self._stretches.close()
 
     def _all(self, command: str) -> None:
         for k in range(len(self._workers)):

@@ -16,7 +16,7 @@ from typing import Any, TextIO
 from cail_core.config import build
 from cail_core.errors import CailError
 from cail_sim.tasks import Panda, PandaConfig
-from cail_sim.vector import Batch, LocalEnv
+from cail_sim.vector import Batch, LocalEnv, Stretch
 
 
 def main() -> None:
@@ -38,13 +38,19 @@ def serve(about: dict[str, Any], answers: TextIO) -> None:
     env = LocalEnv([task.one() for _ in about["rows"]], batch, about["rows"])
     _answer(answers)
     for line in sys.stdin:
-        command, *numbers = line.split()
-        if command == "step":
-            env.advance()
+        command, _, rest = line.partition(" ")
+        if command == "play":
+            with contextlib.closing(mmap.mmap(about["stretches"], 0)) as memory:
+                stretch = Stretch(json.loads(rest), memory)
+                env.play_out(stretch)
+                stretch.arrays.clear()  # they hold the memory
         elif command == "reset":
-            env.reset(int(numbers[0]))
+            env.reset(int(rest))
+        elif command == "restart":
+            which, seed = rest.split()
+            env.restart(int(which), int(seed))
         else:
-            env.restart(int(numbers[0]), int(numbers[1]))
+            env.advance()
         _answer(answers)
 
 

@@ -16,13 +16,16 @@ import pytest
 pytest.importorskip("pybullet")
 
 from cail_core.demos.collect import collect
+from cail_core.evaluation import evaluate
+from cail_core.policy import ACTION_BOUND, Mode, Network
 from cail_core.tasks import BatchEnv
+from cail_core.tasks.base import PlayingEnv
 from cail_sim.tasks import Panda
-from cail_sim.vector import WorkerEnv, WorkerLost
+from cail_sim.vector import Batch, LocalEnv, WorkerEnv, WorkerLost
 
 
-def with_workers(workers: int) -> Panda:
-    return Panda.of(dataclasses.replace(Panda().config, workers=workers))
+def with_workers(workers: int, max_ticks: int = 3000) -> Panda:
+    return Panda.of(dataclasses.replace(Panda().config, workers=workers, max_ticks=max_ticks))
 
 
 def played(env: BatchEnv, seed: int, decisions: int) -> np.ndarray:
@@ -47,6 +50,71 @@ def test_episodes_do_not_depend_on_the_number_of_workers_or_environments() -> No
             env.close()
     assert (found[0] == found[1]).all()
     assert (found[0] == found[2]).all()
+
+
+def small_network(rng: np.random.Generator) -> Network:
+    sizes = {"layer0": (8, 15), "layer1": (3, 8)}
+    weights = {"observation_mean": np.zeros(15), "observation_scale": np.ones(15)}
+    for name, shape in sizes.items():
+        weights |= {f"{name}.weight": rng.normal(0, 0.3, shape), f"{name}.bias": rng.normal(0, 0.1, shape[0])}
+    return Network({name: value.astype(np.float32) for name, value in weights.items()}, "tanh")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("noisy", [False, True])
+def test_playing_on_their_own_is_stepping_with_the_same_actions(workers: int, noisy: bool) -> None:
+    """Two stretches, the first over an episode's end, against one step after another in another set of environments."""
+    task = with_workers(workers, max_ticks=100)  # ten decisions
+    rng = np.random.default_rng(0)
+    network, noise = small_network(rng), rng.normal(0, 0.5, (15, 3, 3)).astype(np.float32)
+    playing, stepped = task.make_env(3), LocalEnv([task.one() for _ in range(3)], Batch(3, 15, 3), range(3))
+    assert isinstance(playing, PlayingEnv)
+    try:
+        playing.reset(5)
+        observation = stepped.reset(5)
+        for stretch in (noise[:12], noise[12:]):
+            played = playing.play(network, len(stretch), stretch if noisy else None)
+            for t in range(len(stretch)):
+                assert (played.observation[t] == observation).all()
+                wanted = [np.tanh(network(seen) + extra * noisy) for seen, extra in zip(observation, stretch[t], strict=True)]
+                assert played.action[t] == pytest.approx(np.clip(wanted, -ACTION_BOUND, ACTION_BOUND), abs=1e-6)
+                step = stepped.step(played.action[t])
+                assert (played.next_observation[t] == step.next_observation).all()
+                assert (played.reward[t] == step.reward).all()
+                assert (played.terminated[t] == step.terminated).all()
+                assert (played.truncated[t] == step.truncated).all()
+                observation = step.observation
+            assert (played.current == observation).all()
+    finally:
+        playing.close()
+        stepped.close()
+
+
+def test_a_rollout_played_by_workers_has_the_policy_s_own_probabilities() -> None:
+    torch = pytest.importorskip("torch")
+    from cail_core.rl.ppo import PPO, PPOConfig
+    from cail_core.rl.rollout import collect as roll_out
+
+    task = with_workers(2)
+    ppo = PPO(15, 3, PPOConfig(num_envs=2), torch.Generator().manual_seed(0))
+    env = task.make_env(2)
+    try:
+        rollout = roll_out(env, env.reset(0), ppo, 6)
+    finally:
+        env.close()
+    assert rollout.action.shape == (6, 2, 3)
+    assert torch.equal(rollout.log_prob, ppo.actor.log_prob(rollout.observation, rollout.action))
+    assert 0.02 < float(rollout.action.std()) < 0.5  # σ = e⁻² around an untrained policy at rest
+    assert (rollout.current == rollout.next_observation[-1].numpy()).all()
+
+
+def test_evaluating_a_policy_is_the_same_on_workers_and_step_by_step() -> None:
+    task = with_workers(2, max_ticks=150)
+    task.spec = dataclasses.replace(task.spec, most_envs=2)
+    policy = Mode(small_network(np.random.default_rng(1)))
+    own, asked = evaluate(task, policy, 5, 0), evaluate(task, lambda observation: policy(observation), 5, 0)
+    assert own.lengths.tolist() == asked.lengths.tolist()
+    assert own.returns == pytest.approx(asked.returns, rel=1e-3)
 
 
 def test_workers_do_not_load_torch_and_end_when_closed() -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from cail_core.algorithms.batch import Batch, joined
-from cail_core.algorithms.bilevel import Parameters, mean_one
-from cail_core.algorithms.inner import ModuleLearner
-from cail_core.rl.networks import Standardise, mlp
+from cail_core.algorithms.bilevel import Parameters, Terms
+from cail_core.algorithms.inner import PairLearner
+from cail_core.rl.networks import Standardise, mlp, relu_mlp
 
 
-class Airl(ModuleLearner):
+class Airl(PairLearner):
     """D = exp f / (exp f + π(a|s)) with f(s, a, s') = g(s[, a]) + γ (1 − terminated) h(s') − h(s).
 
     Its logit is log D − log(1 − D) = f − log π(a|s). g is the reward, h the shaping that it is free of. Both are 2×100
@@ -26,32 +25,32 @@ class Airl(ModuleLearner):
         self.gamma = gamma
         self.reward_sees_action = reward_sees_action
         self.state_scale = Standardise(observation_dim)
+        self._depth = len(hidden) + 1
         self.g = mlp([observation_dim + (action_dim if reward_sees_action else 0), *hidden, 1], nn.ReLU, generator)
         self.h = mlp([observation_dim, *hidden, 1], nn.ReLU, generator)
 
-    def forward(self, batch: Batch, part: str) -> Tensor:
-        """`part`: the whole logit, or g alone."""
-        state = self.state_scale(batch.state)
-        g: Tensor = self.g(torch.cat([state, batch.action], dim=-1) if self.reward_sees_action else state).squeeze(-1)
-        if part == "g":
-            return g
-        h: Tensor = self.h(state).squeeze(-1)
-        h_next: Tensor = self.h(self.state_scale(batch.next_state)).squeeze(-1)
-        return g + self.gamma * (1 - batch.terminated) * h_next - h - batch.log_prob
-
     def logit(self, theta: Parameters, batch: Batch) -> Tensor:
-        out: Tensor = functional_call(self, theta, (batch, "logit"))
-        return out
+        n = len(batch.state)
+        states = self.state_scale(torch.cat([batch.state, batch.next_state]))
+        h = relu_mlp(theta, "h", self._depth, states).squeeze(-1)
+        shaping = self.gamma * (1 - batch.terminated) * h[n:] - h[:n]
+        return self._g(theta, states[:n], batch.action) + shaping - batch.log_prob
 
-    def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
-        """Eq. 11: E_{β p_d}[−log D] + E_π[−log(1 − D)]."""
+    def _g(self, theta: Parameters, state: Tensor, action: Tensor) -> Tensor:
+        seen = torch.cat([state, action], dim=-1) if self.reward_sees_action else state
+        return relu_mlp(theta, "g", self._depth, seen).squeeze(-1)
+
+    def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
+        """Eq. 11: −log D of each demonstration pair, and E_π[−log(1 − D)]."""
         of_demo, of_other = torch.split(self.logit(theta, joined(demo, other)), [len(demo.state), len(other.state)])
-        return (mean_one(beta) * F.softplus(-of_demo)).mean() + F.softplus(of_other).mean()
+        return F.softplus(-of_demo), F.softplus(of_other).mean()
+
+    def pair_loss(self, theta: Parameters, demo: Batch) -> Tensor:
+        return F.softplus(-self.logit(theta, demo))
 
     def reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """R'_θ = g: what AIRL recovers of the demonstrators' reward."""
-        out: Tensor = functional_call(self, theta, (batch, "g"))
-        return out
+        return self._g(theta, self.state_scale(batch.state), batch.action)
 
     def policy_reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """What the policy maximises, Eq. 12: log D − log(1 − D) = f − log π."""

@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.func import functional_call
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.bilevel import Parameters, mean_one
-from cail_core.algorithms.inner import ModuleLearner
+from cail_core.algorithms.bilevel import Parameters, Terms
+from cail_core.algorithms.inner import PairLearner
 from cail_core.rl.networks import TanhGaussianActor
 
 
-class BehaviourCloning(ModuleLearner):
+class BehaviourCloning(PairLearner):
     """L_in(θ, β) = E[β(s, a) · −log π_θ(a|s)], with π_θ(·|s) = N(mode_θ(s), σ²) in action space.
 
     The likelihood is taken where the robot acts, not before the squashing: there an action at its limit lies at
@@ -43,5 +43,9 @@ class BehaviourCloning(ModuleLearner):
         out: Tensor = functional_call(self, theta, (batch.state, batch.action))
         return out
 
-    def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
-        return -(mean_one(beta) * self.reward(theta, demo)).mean()
+    def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
+        per_pair = self.pair_loss(theta, demo)
+        return per_pair, per_pair.new_zeros(())
+
+    def pair_loss(self, theta: Parameters, demo: Batch) -> Tensor:
+        return -self.reward(theta, demo)

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.func import grad, grad_and_value, jvp
+from torch.func import jvp
 
 Parameters = dict[str, Tensor]
-InnerLoss = Callable[[Parameters, Tensor], Tensor]
-"""L_in(θ, β) on one batch; β has one entry per demonstration pair of the batch."""
+Terms = tuple[Tensor, Tensor]
+"""L_in in two parts: the loss of each demonstration pair of a batch, which β weighs, and the rest, which it does not."""
 OuterLoss = Callable[[Parameters], Tensor]
 """L_out(θ)."""
 
@@ -21,25 +21,42 @@ def mean_one(beta: Tensor) -> Tensor:
     return beta / beta.mean().clamp_min(1e-12)
 
 
-def pseudo_update(theta: Parameters, beta: Tensor, inner: InnerLoss, mu: float) -> Parameters:
-    """θ' = θ − μ ∇_θ L_in(θ, β): a function of β, differentiable in it; θ itself does not change."""
-    slope = grad(inner)(theta, beta)
-    return {name: value - mu * slope[name] for name, value in theta.items()}
+def weighted(beta: Tensor, terms: Terms) -> Tensor:
+    """L_in(θ, β) from its two parts."""
+    per_pair, rest = terms
+    return (mean_one(beta) * per_pair).mean() + rest
 
 
-def confidence_gradient(theta: Parameters, beta: Tensor, inner: InnerLoss, outer: OuterLoss, mu: float) -> tuple[Tensor, Tensor]:
-    """∇_β L_out(θ'(β)) through the pseudo-update, and L_out(θ') itself.
+def confidence_gradient(theta: Parameters, beta: Tensor, slope: Parameters, pair_loss: OuterLoss, outer: OuterLoss,
+                        mu: float) -> tuple[Tensor, Tensor]:
+    """∇_β L_out(θ'(β)) through the pseudo-update θ' = θ − μ ∇_θ L_in(θ, β), and L_out(θ') itself; `slope` is ∇_θ L_in(θ, β).
 
-    With v = ∇L_out(θ') the chain rule gives −μ ∇_β ⟨v, ∇_θ L_in(θ, β)⟩. The product is the slope of L_in along v, which one
-    forward pass with tangents gives; a second backward pass through the first would cost twice as much.
+    With v = ∇L_out(θ') the chain rule gives −μ ∇_β ⟨v, ∇_θ L_in(θ, β)⟩. With dᵢ the slope of pair i's loss along v, which one
+    forward pass with tangents gives for all pairs, the product is Σ βᵢ dᵢ / Σ βᵢ and a part without β; its derivative is
+    (dᵢ − Σ βⱼ dⱼ / Σ βⱼ) / Σ βⱼ. A second backward pass through the first would cost several times as much.
     """
-    v, value = grad_and_value(outer)(pseudo_update(theta, beta, inner, mu))
+    v, value = slope_of(outer, {name: at - mu * slope[name] for name, at in theta.items()})
+    along: Tensor = jvp(pair_loss, (theta,), (v,))[1]
+    total = beta.sum().clamp_min(1e-12)
+    return -mu * (along - (beta @ along) / total) / total, value
 
-    def slope_along_v(b: Tensor) -> Tensor:
-        slope: Tensor = jvp(lambda t: inner(t, b), (theta,), (v,))[1]
-        return slope
 
-    return -mu * grad(slope_along_v)(beta), value
+def slope_of(loss: OuterLoss, theta: Parameters) -> tuple[Parameters, Tensor]:
+    """∇_θ of a loss, and the loss."""
+    live = tracked(theta)
+    value = loss(live)
+    return back(value, live), value.detach()
+
+
+def tracked(theta: Parameters) -> Parameters:
+    """A copy of θ whose use is recorded, to go `back` through."""
+    return {name: value.detach().requires_grad_() for name, value in theta.items()}
+
+
+def back(value: Tensor, live: Parameters, *, again: bool = False) -> Parameters:
+    """∇ of `value` by the parameters that it was made from; `again`: it will be asked for once more."""
+    slopes = torch.autograd.grad(value, list(live.values()), retain_graph=again, materialize_grads=True)
+    return dict(zip(live, slopes, strict=True))
 
 
 def dot(a: Parameters, b: Parameters) -> Tensor:
@@ -59,7 +76,8 @@ def bilevel_step(
     beta: Callable[[], Tensor],
     update_beta: Callable[[Tensor], None],
     update_theta: Callable[[Parameters], Parameters],
-    inner: InnerLoss,
+    terms: Callable[[Parameters], Terms],
+    pair_loss: OuterLoss,
     outer: OuterLoss,
     mu: float,
     gate: float | None,
@@ -73,13 +91,23 @@ def bilevel_step(
     `beta` reads the batch's confidences, `update_beta` takes their gradient, `update_theta` turns ∇_θ L_in into
     θ_{τ+1} (SGD as in Eq. 7, or Adam as in the paper's experiments). With `gate` = C ≥ 0 the real update is taken only
     where Theorem 1 has it decrease the outer loss, Eq. 8: ∇L_out(θ_{τ+1})·∇L_in(θ_τ, β_{τ+1}) ≥ C ‖∇L_in‖².
+
+    The losses of the pairs at θ_τ (`terms`, of which `pair_loss` gives the first part alone) are worked out once: both lines
+    with ∇_θ L_in go back through them, with other weights.
     """
+    live = tracked(theta)
+    at_theta = terms(live)
+
     # Pseudo-update and confidence update.
-    slope_beta, outer_value = confidence_gradient(theta, beta(), inner, outer, mu)
+    before = beta()
+    slope = back(weighted(before, at_theta), live, again=True)
+    slope_beta, outer_value = confidence_gradient(theta, before, slope, pair_loss, outer, mu)
     update_beta(slope_beta)
 
     # Real update.
-    slope_theta, inner_value = grad_and_value(inner)(theta, beta())
-    updated = update_theta(slope_theta)
-    accepted = gate is None or bool(dot(grad(outer)(updated), slope_theta) >= gate * dot(slope_theta, slope_theta))
-    return (updated if accepted else theta), BilevelResult(float(inner_value), float(outer_value), accepted)
+    inner_value = weighted(beta(), at_theta)
+    slope = back(inner_value, live)
+    with torch.no_grad():
+        updated = update_theta(slope)
+    accepted = gate is None or bool(dot(slope_of(outer, updated)[0], slope) >= gate * dot(slope, slope))
+    return (updated if accepted else theta), BilevelResult(float(inner_value.detach()), float(outer_value), accepted)

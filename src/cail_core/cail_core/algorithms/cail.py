@@ -10,10 +10,10 @@ from torch import Tensor
 
 from cail_core.algorithms.absorbing import padded, steps_left, unflagged_scale, unpadded
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.bilevel import BilevelResult, OuterLoss, Parameters, bilevel_step
+from cail_core.algorithms.bilevel import BilevelResult, OuterLoss, Parameters, back, bilevel_step, tracked
 from cail_core.algorithms.confidence import Confidence, make_confidence
 from cail_core.algorithms.gail import Gail
-from cail_core.algorithms.inner import InnerLearner
+from cail_core.algorithms.inner import InnerLearner, PairLearner
 from cail_core.algorithms.method import MethodConfig, OuterConfig
 from cail_core.algorithms.optim import Adam
 from cail_core.algorithms.outer import RankedTrajectories, ranking_loss
@@ -49,13 +49,17 @@ class Cail:
 
     def step(self, rows: Tensor, demo: Batch, other: Batch) -> BilevelResult:
         """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`."""
+        inner = self.inner
+        if not isinstance(inner, PairLearner):
+            raise TypeError(f"Eq. 7 needs a loss of single pairs, which {type(inner).__name__} has not")
         gated = self._gate_after is not None and self._steps >= self._gate_after
         self.theta, result = bilevel_step(
             self.theta,
             beta=lambda: self.confidence.of(rows),
             update_beta=lambda slope: self.confidence.update(rows, slope),
             update_theta=lambda slope: self._adam.propose(self.theta, slope),
-            inner=lambda theta, beta: self.inner.loss(theta, beta, demo, other),
+            terms=lambda theta: inner.terms(theta, demo, other),
+            pair_loss=lambda theta: inner.pair_loss(theta, demo),
             outer=self.outer_loss,
             mu=self._mu,
             gate=0.0 if gated else None,
@@ -71,9 +75,9 @@ class Cail:
 
     def descend(self, loss: OuterLoss) -> float:
         """One step of Adam on any loss of θ, and its value before."""
-        theta = {name: value.detach().requires_grad_() for name, value in self.theta.items()}
+        theta = tracked(self.theta)
         value = loss(theta)
-        slope = dict(zip(theta, torch.autograd.grad(value, list(theta.values())), strict=True))
+        slope = back(value, theta)
         with torch.no_grad():
             self.theta = self._adam.propose(self.theta, slope)
         self._adam.take()

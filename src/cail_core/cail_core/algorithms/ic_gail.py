@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cail_core.algorithms.absorbing import Padded
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.bilevel import Parameters, mean_one
+from cail_core.algorithms.bilevel import Parameters, Terms
 from cail_core.algorithms.gail import Gail
 
 
@@ -37,8 +37,7 @@ class IcGail(Gail):
         self.labelled = labelled.batch.rows(rows)
         self.doubt = (1 - self.part) * share * (1 - r) / (1 - alpha)  # sums to 1 − λ
 
-    def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
-        """E_p[−log D] + λ E_π[−log(1 − D)] + (1 − λ) E_{p_non}[−log(1 − D)]."""
-        demonstrated: Tensor = (mean_one(beta) * F.softplus(-self.logit(theta, demo))).mean()
+    def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
+        """−log D of each pair, and λ E_π[−log(1 − D)] + (1 − λ) E_{p_non}[−log(1 − D)]."""
         filled_up = self.part * F.softplus(self.logit(theta, other)).mean()
-        return demonstrated + filled_up + (self.doubt * F.softplus(self.logit(theta, self.labelled))).sum()
+        return self.pair_loss(theta, demo), filled_up + (self.doubt * F.softplus(self.logit(theta, self.labelled))).sum()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 from torch import Tensor, nn
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.bilevel import Parameters
+from cail_core.algorithms.bilevel import Parameters, Terms, weighted
 
 
 class InnerLearner(Protocol):
-    """One imitation-learning algorithm inside Eq. 7. To add one, write these four; θ is always passed, never changed."""
+    """One imitation-learning algorithm; θ is always passed, never changed. Inside Eq. 7 it is a `PairLearner`."""
 
     def theta(self) -> Parameters:
         """A copy of the parameters to start from."""
@@ -39,3 +40,21 @@ class ModuleLearner(nn.Module):
     def load(self, theta: Parameters) -> None:
         for name, value in self.named_parameters():
             value.data.copy_(theta[name])
+
+
+class PairLearner(ModuleLearner, ABC):
+    """A learner for Eq. 7, whose loss comes apart into those of the demonstration pairs. To add one, write these three."""
+
+    @abstractmethod
+    def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
+        """L_in before β comes in: the loss of each demonstration pair, and the part that β does not weigh."""
+
+    @abstractmethod
+    def pair_loss(self, theta: Parameters, demo: Batch) -> Tensor:
+        """The first of the two alone."""
+
+    @abstractmethod
+    def reward(self, theta: Parameters, batch: Batch) -> Tensor: ...
+
+    def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
+        return weighted(beta, self.terms(theta, demo, other))

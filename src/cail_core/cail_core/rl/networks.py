@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-ACTION_BOUND = 1.0 - 1e-4
-"""Actions are inverted through tanh no closer to ±1 than this: at 1 the inverse is infinite, and in float32 already
-inexact long before. Demonstrations that press against the limit so keep a finite log-probability."""
+from cail_core.policy import ACTION_BOUND
 
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 
@@ -28,6 +26,16 @@ def mlp(sizes: Sequence[int], activation: type[nn.Module], generator: torch.Gene
         nn.init.zeros_(layer.bias)
         layers += [layer] if last else [layer, activation()]
     return nn.Sequential(*layers)
+
+
+def relu_mlp(theta: Mapping[str, Tensor], name: str, depth: int, x: Tensor) -> Tensor:
+    """What an `mlp` with ReLU of `depth` linear layers gives with the parameters `theta`, where it is called `name`.
+
+    Twice as fast as `functional_call` on networks this small.
+    """
+    for i in range(depth - 1):
+        x = functional.linear(x, theta[f"{name}.{2 * i}.weight"], theta[f"{name}.{2 * i}.bias"]).relu()
+    return functional.linear(x, theta[f"{name}.{2 * depth - 2}.weight"], theta[f"{name}.{2 * depth - 2}.bias"])
 
 
 class Standardise(nn.Module):

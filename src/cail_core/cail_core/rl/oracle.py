@@ -18,20 +18,18 @@ import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from cail_core.config import find_config, load_config, to_dict
 from cail_core.errors import BadInput
 from cail_core.evaluation import evaluate
-from cail_core.policy import save_policy
+from cail_core.policy import Mode, network_of, save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.ppo import PPO, PPOConfig
 from cail_core.rl.rollout import collect
 from cail_core.rl.sac import SAC, SACConfig, train_sac
-from cail_core.tasks.base import Array, Task
+from cail_core.tasks.base import Task
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ def train_oracle(task: Task, recipe: Recipe, seed: int) -> Iterator[Snapshot]:
     for actor, steps, updates in learn(task, recipe.steps, seed, generator):
         if updates >= next_look or steps >= recipe.steps:
             next_look = max(updates + 1.0, updates * 1.05)
-            result = evaluate(task, act_with(actor), recipe.look_episodes, seed)
+            result = evaluate(task, Mode(network_of(actor)), recipe.look_episodes, seed)
             yield Snapshot(steps, updates, result.mean, copy.deepcopy(actor))
 
 
@@ -108,17 +106,6 @@ def _learn_ppo(task: Task, steps: int, seed: int, generator: torch.Generator) ->
         env.close()
 
 
-def act_with(actor: TanhGaussianActor) -> Any:
-    """The actor without exploration as a function of NumPy batches."""
-
-    def act(observation: Array) -> Array:
-        with torch.no_grad():
-            action: Array = actor.mode(torch.from_numpy(np.ascontiguousarray(observation))).numpy()
-        return action
-
-    return act
-
-
 def choose(snapshots: Sequence[Snapshot], wanted: dict[str, float]) -> dict[str, Snapshot]:
     """`optimal`: the last snapshot, the converged policy. For each wanted return the snapshot nearest to it, none twice."""
     if not wanted and snapshots:
@@ -141,7 +128,7 @@ def save_demonstrators(chosen: dict[str, Snapshot], task: Task, recipe: Recipe, 
     config = to_dict(load_config(SACConfig, file) if recipe.method == "sac" else load_config(PPOConfig, file))
     returns = {}
     for name, snapshot in chosen.items():
-        result = evaluate(task, act_with(snapshot.actor), 100, seed + 1)
+        result = evaluate(task, Mode(network_of(snapshot.actor)), 100, seed + 1)
         low, high = result.mean_interval()
         nearest = f"snapshot with the measured return nearest to {recipe.wanted[name]:g}" if name in recipe.wanted else (
             "" if name == "optimal" else "an intermediate snapshot, by its measured return")

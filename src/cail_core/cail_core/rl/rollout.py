@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from cail_core.tasks.base import Array, BatchEnv
+from cail_core.policy import network_of
+from cail_core.rl.networks import MAX_LOG_STD, MIN_LOG_STD, TanhGaussianActor
+from cail_core.tasks.base import Array, BatchEnv, PlayingEnv
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,18 @@ class Acting(Protocol):
     def act(self, observation: Tensor) -> tuple[Tensor, Tensor]: ...
 
 
+@runtime_checkable
+class Gaussian(Acting, Protocol):
+    """A squashed Gaussian policy, which can be taken along by environments that act on their own (`PlayingEnv`)."""
+
+    actor: TanhGaussianActor
+    generator: torch.Generator
+
+
 def collect(env: BatchEnv, observation: Array, policy: Acting, steps: int) -> Rollout:
     """Let `policy` act for `steps` steps in each environment, starting at `observation` (of `reset` or `Rollout.current`)."""
+    if isinstance(env, PlayingEnv) and isinstance(policy, Gaussian):
+        return _played(env, policy, steps)
     seen: list[list[Tensor]] = []
     for _ in range(steps):
         state = torch.from_numpy(np.ascontiguousarray(observation, dtype=np.float32))
@@ -55,6 +67,17 @@ def collect(env: BatchEnv, observation: Array, policy: Acting, steps: int) -> Ro
         observation = step.observation
     state, action, log_prob, reached, reward, terminated, truncated, success = map(torch.stack, zip(*seen, strict=True))
     return Rollout(state, action, log_prob, reached, reward, terminated, truncated, success, observation)
+
+
+@torch.no_grad()
+def _played(env: PlayingEnv, policy: Gaussian, steps: int) -> Rollout:
+    actor = policy.actor
+    assert actor.log_std is not None
+    std = actor.log_std.clamp(MIN_LOG_STD, MAX_LOG_STD).exp()
+    noise = std * torch.randn((steps, env.num_envs, actor.action_dim), generator=policy.generator)
+    played = env.play(network_of(actor), steps, noise.numpy())
+    state, action, reached, reward, terminated, truncated, success = map(torch.from_numpy, played[:-1])
+    return Rollout(state, action, actor.log_prob(state, action), reached, reward, terminated, truncated, success, played.current)
 
 
 def gae(reward: Tensor, value: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, gamma: float, lam: float,

@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cail_core.errors import BadInput
+
+if TYPE_CHECKING:
+    from cail_core.policy import Network
 
 Array = NDArray[np.float32]
 Flags = NDArray[np.bool_]
@@ -123,6 +126,28 @@ class RestartableEnv(BatchEnv, Protocol):
 
     def outcome(self, which: int) -> str | None:
         """How the episode ended that the last step ended in this environment (a name of `demos.episode.OUTCOMES`)."""
+        ...
+
+
+class Played(NamedTuple):
+    """T steps of n environments, every array [T, n, …] as in `Step`; `current` [n, …] is the state to act on next."""
+
+    observation: Array
+    action: Array
+    next_observation: Array
+    reward: Array
+    terminated: Flags
+    truncated: Flags
+    success: Flags
+    current: Array
+
+
+@runtime_checkable
+class PlayingEnv(BatchEnv, Protocol):
+    """Environments that take a network along and act on it for many steps without asking for each action."""
+
+    def play(self, network: Network, steps: int, noise: Array | None = None) -> Played:
+        """Do tanh(network(observation) + noise), with noise [T, n, …] as it is given; without it the deterministic policy."""
         ...
 
 

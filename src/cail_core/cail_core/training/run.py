@@ -26,8 +26,8 @@ from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.evaluation import evaluate
-from cail_core.policy import save_policy
-from cail_core.tasks.base import Array, Task
+from cail_core.policy import Mode, network_of, save_policy
+from cail_core.tasks.base import Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
@@ -167,13 +167,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) 
 
 def _evaluated(run: Run, learner: Learner) -> Metrics:
     """How the policy does now, without exploration, in episodes that nothing else looks at."""
-
-    def act(observation: Array) -> Array:
-        with torch.no_grad():
-            action: Array = learner.actor.mode(torch.from_numpy(observation)).numpy()
-        return action
-
-    result = evaluate(run.task, act, run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
+    result = evaluate(run.task, Mode(network_of(learner.actor)), run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
     return {"evaluation_return": result.mean, "evaluation_success": result.success_rate if run.task.spec.has_success else 0.0}
 
 
