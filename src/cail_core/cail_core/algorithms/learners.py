@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.bilevel import BilevelResult, Parameters
 from cail_core.algorithms.cail import Cail, draw, draw_by, learn_confidence_before, ranked_trajectories
 from cail_core.algorithms.confidence import FreeConfidence, make_confidence, sharpened, spread
+from cail_core.algorithms.corrective import Corrections
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.ic_gail import IcGail
 from cail_core.algorithms.inner import InnerLearner
@@ -37,6 +39,8 @@ from cail_core.tasks.base import Array, BatchEnv, Task
 
 GIVEN = {"classifier": predicted_confidence, "smoothness": smooth_confidence}
 """Confidences that are worked out once from the demonstrations, without Eq. 7."""
+CORRECTIONS_SEED = 0
+"""The dynamics are learned anew by a resumed run, and must come out the same."""
 CLONING_STEPS = 50  # gradient steps in one iteration of cloning
 Metrics = dict[str, float]
 
@@ -87,6 +91,7 @@ class _Weighted:
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
+        self._corrections: Corrections | None = None
         if config.confidence in ("before", "refined"):
             chosen = select(demos, config, generator, horizon)
             self._confidence, _ = learn_confidence_before(demos, chosen, generator, horizon)
@@ -132,6 +137,17 @@ class _Weighted:
         chances = self._weight[pairs].double().cumsum(0)
         return list(torch.split(draw_by(chances, size * times, self.generator), size))
 
+    def _cloning_batches(self, times: int) -> Iterator[tuple[Tensor, Batch]]:
+        """Demonstration pairs for `times` steps of cloning, some of them displaced where the method wants that."""
+        c = self.config.cloning
+        if c.corrective and self._corrections is None:
+            self._corrections = Corrections(self.data, torch.Generator().manual_seed(CORRECTIONS_SEED))
+        for rows in self._demo_rows(torch.arange(len(self.data.state)), c.batch, times):
+            pairs = self.data.rows(rows)
+            if self._corrections is not None:
+                pairs = self._corrections.displaced(rows, pairs, c.corrective, c.back_over, self.generator)
+            yield rows, pairs
+
     def _confidence_metrics(self) -> Metrics:
         metrics = {"confidence_spread": spread(self._confidence.per_episode())}
         if self.cail.ranked is not None:
@@ -161,8 +177,7 @@ class CloningLearner(_Weighted):
 
     def iterate(self) -> Metrics:
         metrics: list[Metrics] = []
-        for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, CLONING_STEPS):
-            demo = self.data.rows(rows)
+        for rows, demo in self._cloning_batches(CLONING_STEPS):
             metrics.append(self._update(rows, demo, demo))
             self._average = _averaged(self._average, self.cail.theta, self.config.cloning.average)
         self.done += CLONING_STEPS
@@ -257,8 +272,7 @@ class OnlineLearner(_Weighted, ABC):
         cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
         cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
         average = cail.theta
-        for rows in self._demo_rows(torch.arange(len(self.data.state)), self.config.cloning.batch, self.config.clone):
-            demo = self.data.rows(rows)
+        for rows, demo in self._cloning_batches(self.config.clone):
             cail.weighted_step(self._row_weights(rows), demo, demo)
             average = _averaged(average, cail.theta, self.config.cloning.average)
         cloning.load(average)

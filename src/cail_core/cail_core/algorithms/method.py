@@ -63,6 +63,9 @@ class CloningConfig:
     sigma: float = setting(0.3, "σ of the action likelihood", low=1e-3)
     rate: float = setting(1e-3, "Adam's step in θ", low=0.0)
     batch: int = setting(1000, "pairs per gradient step", low=1)
+    corrective: float = setting(0.0, "half the pairs are cloned from states displaced by about this many steps' worth of action, "
+                                     "with an action that leads back (algorithms/corrective.py); 0: none", low=0.0)
+    back_over: float = setting(10.0, "corrective: over so many steps", low=1.0)
     average: float = setting(0.0, "the policy is a running average of θ that keeps this share at each step; 0: the newest θ",
                              low=0.0, high=0.9999)
 

@@ -20,13 +20,15 @@ import torch
 from numpy.typing import NDArray
 
 from cail_core import __version__, durable
+from cail_core.algorithms.confidence import segment_mean
 from cail_core.algorithms.method import MethodConfig, method_config
 from cail_core.benchmarks.methods import spearman
 from cail_core.config import build, to_dict
+from cail_core.demos.choosing import unalike
 from cail_core.demos.collect import Mix, collect
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.demonstrations import Demonstrations
-from cail_core.demos.ranking import rank_by_return
+from cail_core.demos.ranking import order_by_return, rank_by_return, share
 from cail_core.errors import BadInput, CailError
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
@@ -53,6 +55,8 @@ class Cell:
     at: str = ""
     episodes: int = 200
     ranked: float = 0.05
+    choose: str = "spread"
+    """Which demonstrations are ranked: spread over all returns, or unalike by what is seen in them (`demos/choosing.py`)."""
     evaluation_episodes: int = 100
     changes: dict[str, Any] = field(default_factory=dict)
     """Settings that differ from the installed ones: {"beta.alpha": 0.1}."""
@@ -108,8 +112,12 @@ def demonstrations(cell: Cell, out: Path) -> tuple[Demonstrations, NDArray[np.fl
     if returns is None:
         raise BadInput(f"{dataset.root}: expected rewards to rank by, found none")
     demos = dataset.demonstrations()
+    if cell.choose == "unalike":
+        ranking = order_by_return(returns, unalike(demos, share(demos.episodes, cell.ranked), cell.seed))
+    else:
+        ranking = rank_by_return(returns, cell.ranked, cell.seed)
     rank = np.zeros(demos.episodes, dtype=np.int64)
-    for episode, place in rank_by_return(returns, cell.ranked, cell.seed).items():
+    for episode, place in ranking.items():
         rank[episode] = place
     return replace(demos, rank=rank), returns
 
@@ -184,7 +192,9 @@ def _trust(demos: Demonstrations, returns: NDArray[np.float64], run: Path) -> Ro
         return {}
     means = demonstrator_means(demos, confidence)
     order = best_first(demos, returns)
+    by_episode = segment_mean(confidence, torch.as_tensor(demos.episode_of_pair), demos.episodes)
     return {"spearman": spearman([means[name] for name in order], -np.arange(len(order))),
+            "spearman_episodes": spearman(by_episode.tolist(), returns),
             "confidence": {name: round(means[name], 4) for name in order}}
 
 

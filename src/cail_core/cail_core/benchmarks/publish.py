@@ -22,8 +22,8 @@ from cail_core.errors import MissingDependency, how_to_add
 from cail_core.machine import describe
 
 Results = Sequence[tuple[Cell, Row]]
-COLUMNS = ("at", "task", "method", "seed", "outcome", "steps", "return", "return_std", "success", "spearman", "confidence",
-           "outer_first", "outer_last", "outer_rise", "seconds")
+COLUMNS = ("at", "task", "method", "seed", "outcome", "steps", "return", "return_std", "success", "spearman",
+           "spearman_episodes", "confidence", "outer_first", "outer_last", "outer_rise", "seconds")
 BINS = 40  # points of a curve
 
 

@@ -22,6 +22,7 @@ MEASUREMENTS = {
 PAPER = {
     "table1": "the converged return of all methods",
     "success": "success rates over 100 trials",
+    "panda": "the whole of pick-place-avoid on two mixes",
     "label-ratio": "the share of ranked demonstrations",
     "optimality": "the quality of the suboptimal demonstrations",
     "ratio": "the share of optimal demonstrations",

@@ -19,7 +19,7 @@ from typing import Any
 from cail_core.benchmarks.result import save
 from cail_core.errors import CailError
 from cail_core.progress import console, table
-from cail_robot.arm import ArmMode
+from cail_robot.arm import ArmError, ArmMode
 from cail_robot.pacing import Pace
 from cail_robot.ur5e.arm import UR5eArm
 from cail_robot.ur5e.config import GripperConfig, UR5eConfig
@@ -31,6 +31,8 @@ SECONDS = {"smoke": (5.0, 5.0), "short": (30.0, 60.0), "full": (120.0, 600.0)}
 """Of the bare loop and of `UR5eArm`."""
 TOPIC_STEPS = {"smoke": 20, "short": 100, "full": 300}
 SPEED = 0.03
+LOOK_EVERY = 50
+"""Periods between two looks at whether the arm is still under control."""
 MODULE = "cail_sim.ursim.bench_rate"
 
 
@@ -65,15 +67,23 @@ def bare(host: str, seconds: float, seed: int) -> dict[str, Any]:
     control = rtde_control.RTDEControlInterface(host)
     control.setTcp([0.0, 0.0, 0.16, 0.0, 0.0, 0.0])
     control.setWatchdog(20.0)
-    stamps = set()
+    stamps, interruptions, calls = set(), 0, 0
 
     def send(speed: float) -> None:
+        nonlocal interruptions, calls
+        calls += 1
+        if calls % LOOK_EVERY == 0 and not control.isProgramRunning():  # a stall of the machine, and the watchdog has acted
+            interruptions += 1
+            control.reuploadScript()
+            control.setTcp([0.0, 0.0, 0.16, 0.0, 0.0, 0.0])
+            control.setWatchdog(20.0)
         control.speedL([0.0, 0.0, speed, 0.0, 0.0, 0.0], 25.0, 0.002)
         stamps.add(receive.getTimestamp())
 
     latencies = flips(seconds, send, lambda: receive.getActualTCPSpeed()[2], seed)
     memory = _memory_mib(os.getpid())
-    print(json.dumps({"latencies": latencies, "states": len(stamps), "memory": [memory, memory]}), flush=True)
+    print(json.dumps({"latencies": latencies, "states": len(stamps), "memory": [memory, memory],
+                      "interruptions": interruptions}), flush=True)
     os._exit(0)
 
 
@@ -81,22 +91,40 @@ def ours(host: str, seconds: float, seed: int) -> dict[str, Any]:
     """`UR5eArm` with its RTDE loop in a process of its own; this process plays the node."""
     realtime(20)
     arm = UR5eArm(UR5eConfig(robot_ip=host, gripper=GripperConfig(kind="none")))
-    arm.connect()
-    state = arm.read()
-    if state.mode is not ArmMode.READY:
-        raise CailError(f"the arm is not ready: {state.faults}")
-    arm.send_twist((0.0,) * 6)
-    pid = arm.loop_pid()
-    assert pid is not None
-    first = arm.link_state()
-    early = _memory_mib(pid)
-    latencies = flips(seconds, lambda v: arm.send_twist((0.0, 0.0, v, 0.0, 0.0, 0.0)), lambda: arm.link_state().twist[2], seed)
-    last = arm.link_state()
-    if arm.read().mode is not ArmMode.READY:
-        raise CailError(f"the arm did not stay ready: {arm.read().faults}")
-    late = _memory_mib(pid)
+    states, interruptions, calls, first, memory = 0, 0, 0, 0, []
+
+    def begin() -> None:
+        nonlocal first
+        arm.connect()
+        if (state := arm.read()).mode is not ArmMode.READY:
+            raise CailError(f"the arm is not ready: {state.faults}")
+        arm.send_twist((0.0,) * 6)
+        first = arm.link_state().seen
+        memory.append(_memory_mib(arm.loop_pid() or 0))
+
+    def send(speed: float) -> None:
+        nonlocal states, interruptions, calls
+        calls += 1
+        arm.send_twist((0.0, 0.0, speed, 0.0, 0.0, 0.0))
+        if calls % LOOK_EVERY == 0 and not ready(arm):  # a stall of the machine, and the arm was stopped
+            interruptions += 1
+            states += arm.link_state().seen - first
+            time.sleep(1.0)
+            begin()
+
+    begin()
+    latencies = flips(seconds, send, lambda: arm.link_state().twist[2], seed)
+    states += arm.link_state().seen - first
+    memory.append(_memory_mib(arm.loop_pid() or 0))
     arm.close()
-    return {"latencies": latencies, "states": last.seen - first.seen, "memory": [early, late]}
+    return {"latencies": latencies, "states": states, "memory": memory[-2:], "interruptions": interruptions}
+
+
+def ready(arm: UR5eArm) -> bool:
+    try:
+        return arm.read().mode is ArmMode.READY
+    except ArmError:
+        return False
 
 
 def _memory_mib(pid: int) -> float:
@@ -170,6 +198,7 @@ def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
         "period_max_ms": gap_quantile(gaps, 1.0),
         "latency_p50_ms": round(1000 * quantile(found["latencies"], 0.5), 2),
         "latency_p99_ms": round(1000 * quantile(found["latencies"], 0.99), 2),
+        "interruptions": found["interruptions"],
         "memory_first_mib": round(found["memory"][0], 1),
         "memory_last_mib": round(found["memory"][1], 1),
     }
