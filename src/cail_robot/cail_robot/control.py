@@ -65,6 +65,8 @@ class Cycle(NamedTuple):
     """What one control period saw and sent."""
 
     state: ArmState
+    executed: Twist
+    """In the period before: what led to `state`."""
     requested: Twist | None
     outcome: Outcome
 
@@ -218,6 +220,7 @@ class ArmControl:
                 self._watch(state)
                 requested = self._permitted()
                 gripper, self._gripper = self._gripper, None
+                executed = self.filter.motion.twist
                 outcome = self.filter.step(requested, state)
             if gripper is not None:
                 self.arm.send_gripper(gripper)
@@ -226,7 +229,7 @@ class ArmControl:
             self._disconnect(str(fault))
             return None
         self._report(outcome)
-        return Cycle(state, requested, outcome)
+        return Cycle(state, executed, requested, outcome)
 
     def run_errands(self) -> None:
         """What other threads asked for by `in_loop`. A loop that waits for commands does it between them, in the order given."""

@@ -135,10 +135,10 @@ class ArmNode(Node):  # type: ignore[misc]
     def after(self, cycle: Cycle, publish: bool) -> None:
         """After each control period."""
         if publish:
-            self.publish_state(cycle.state, self.get_clock().now().to_msg(), cycle.outcome.twist)
+            self.publish_state(cycle.state, self.get_clock().now().to_msg(), cycle.executed)
 
     def publish_state(self, state: ArmState, stamp: Any, executed: Twist) -> None:
-        """The measurements of one period. The gripper, which has no stamp, goes first."""
+        """A state and the twist that led to it, under one stamp. The gripper, which has no stamp, goes first."""
         frame = self.control.arm.base_frame
         self.send(self._gripper, Float64(data=state.gripper))
         joints = JointState(name=self.control.arm.joint_names, position=state.q, velocity=state.qdot)

@@ -53,6 +53,19 @@ def bench() -> Bench:
     return Bench()
 
 
+def test_each_state_comes_with_the_twist_that_led_to_it(bench: Bench) -> None:
+    bench.moving()
+    before = bench.control.cycle()
+    for _ in range(5):
+        bench.command(STILL)
+        now = bench.control.cycle()
+        assert now is not None
+        assert before is not None
+        assert now.executed == before.outcome.twist == now.state.twist, "this arm moves exactly as told"
+        assert now.executed != now.outcome.twist
+        before = now
+
+
 def test_it_connects_to_idle_and_moves_only_when_enabled_and_after_a_zero_command(bench: Bench) -> None:
     bench.cycles()
     assert bench.control.state is State.IDLE
