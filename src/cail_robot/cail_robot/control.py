@@ -20,7 +20,8 @@ from typing import NamedTuple, TypeVar
 
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, Arm, ArmError, ArmMode, ArmState, Twist
-from cail_robot.safety import CLIPPED, Limits, Outcome, SafetyFilter, Verdict, refuse
+from cail_robot.limits import Limits
+from cail_robot.safety import CLIPPED, Outcome, SafetyFilter, Verdict, refuse
 
 T = TypeVar("T")
 

@@ -23,9 +23,10 @@ from cail_core.config import build
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, Arm, ArmState, Twist
 from cail_robot.control import ArmControl, Cycle, State, Status
+from cail_robot.limits import Limits
 from cail_robot.pacing import Pace
 from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS
-from cail_robot.safety import CLIPPED, Limits
+from cail_robot.safety import CLIPPED
 
 LEVELS = {
     State.DISCONNECTED: DiagnosticStatus.ERROR,

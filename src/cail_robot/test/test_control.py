@@ -13,7 +13,8 @@ from kinematic_arm import KinematicArm
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, ArmMode, Twist
 from cail_robot.control import LINK_TIMEOUT_S, PUBLISHERS_QUIET_S, ArmControl, State, Status
-from cail_robot.safety import Limits, Verdict
+from cail_robot.limits import Limits
+from cail_robot.safety import Verdict
 
 FORWARD: Twist = (0.1, 0.0, 0.0, 0.0, 0.0, 0.0)
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid
 from cail_robot.control import Cycle
+from cail_robot.limits import Limits
 from cail_robot.node import ArmNode, stamped_pose
 from cail_robot.ros import STATE_QOS
-from cail_robot.safety import Limits
 from cail_sim.panda_arm import PandaArm
 
 EVENTS = {

@@ -9,11 +9,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from boxes import RunningBox, prompt_process, running_box
+from boxes import RunningBox
 
 from cail_robot.arm import STILL, ArmError, ArmMode, Twist
 from cail_robot.control import ArmControl, State
-from cail_robot.safety import Limits
+from cail_robot.limits import Limits
 from cail_robot.ur5e import kinematics
 from cail_robot.ur5e.arm import UR5eArm
 from cail_robot.ur5e.config import GripperConfig, UR5eConfig
@@ -84,18 +84,6 @@ class Lab:
         self._ending.set()
         self._thread.join(20)
         self.control.close()
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[RunningBox]:
-    with prompt_process(), running_box() as box:
-        yield box
-
-
-@pytest.fixture
-def box(shared: RunningBox) -> RunningBox:
-    shared.fault("reset")
-    return shared
 
 
 @pytest.fixture
