@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from geometry_msgs.msg import PoseStamped, TwistStamped
+from geometry_msgs.msg import PoseStamped, Twist, TwistStamped
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import JointState
+from sensor_msgs.msg import JointState, Joy
 from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
@@ -26,6 +26,7 @@ from cail_robot.teleop import Axes
 TYPES = {TWIST: TwistStamped, POSE: PoseStamped, JOINTS: JointState, FLOAT: Float64, STRING: String, STATUS: DiagnosticStatus}
 RECORDING_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.RELIABLE)
 """Deep, so that a moment of saving or a busy machine loses nothing."""
+DRIVER_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT, durability=DurabilityPolicy.VOLATILE)
 
 
 class RecorderNode(Node):  # type: ignore[misc]
@@ -130,9 +131,16 @@ class TeleopNode(Node):  # type: ignore[misc]
         self._status = message.message, {pair.key: pair.value for pair in message.values}.get("filter_text", "")
 
 
-def listen_to_joy(node: Node, on_axes: Callable[[list[float], list[int]], None]) -> None:
-    """Subscribe to /joy, which the drivers of gamepads and of the SpaceMouse publish."""
-    from sensor_msgs.msg import Joy
+def listen_to_joy(node: Node, topic: str, on_axes: Callable[[list[float], list[int]], None]) -> None:
+    """What the drivers of gamepads and of the SpaceMouse publish, axes and buttons."""
+    node.create_subscription(Joy, topic, lambda message: on_axes(list(message.axes), list(message.buttons)), DRIVER_QOS)
 
-    qos = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT, durability=DurabilityPolicy.VOLATILE)
-    node.create_subscription(Joy, "/joy", lambda message: on_axes(list(message.axes), list(message.buttons)), qos)
+
+def listen_to_twist(node: Node, topic: str, on_twist: Callable[[Axes], None]) -> None:
+    """What the driver of the SpaceMouse publishes, without its buttons."""
+
+    def take(message: Any) -> None:
+        v, w = message.linear, message.angular
+        on_twist((v.x, v.y, v.z, w.x, w.y, w.z))
+
+    node.create_subscription(Twist, topic, take, DRIVER_QOS)

@@ -12,7 +12,7 @@ from cail_core.errors import BadInput, ConfigError
 from cail_robot import sticks
 from cail_robot.desk import ArmReport, Desk
 from cail_robot.scripted import Script, read_script
-from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JoyTopic, Stick
+from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
 from cail_robot.teleop import FAILURE, GRIP, NOWHERE, QUIT, START, SUCCESS, Axes, HeldKeys, Keyboard, Steering, TeleopConfig, Wish
 
 CONFIG = TeleopConfig()
@@ -145,7 +145,7 @@ def test_devices_are_found_by_name_or_named_in_the_refusal(tmp_path: Path, monke
 def test_a_silent_joy_driver_counts_as_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 5.0
     monkeypatch.setattr(sticks.time, "monotonic", lambda: now)
-    joy = JoyTopic(CONFIG, Keyboard(lambda timeout: [], CONFIG))
+    joy = JoyTopic(JOY, CONFIG, Keyboard(lambda timeout: [], CONFIG))
     joy.take([0.0, 1.0], [0, 1, 0, 0, 1])
     assert joy.read(0.0) == Wish((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), (SUCCESS,))
     joy.take([0.0, 1.0], [0, 1, 0, 0, 1])
@@ -154,6 +154,25 @@ def test_a_silent_joy_driver_counts_as_let_go(monkeypatch: pytest.MonkeyPatch) -
     assert joy.read(0.0).axes == NOWHERE
     joy.take([0.0, 1.0], [0, 0, 0, 0, 0])
     assert joy.read(0.0).axes == NOWHERE, "without the shoulder button"
+
+
+def test_the_spacenav_driver_moves_by_its_cap_alone_and_falls_silent_when_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5.0
+    monkeypatch.setattr(sticks.time, "monotonic", lambda: now)
+    cap = JoyTopic(SPACENAV, CONFIG, Keyboard(lambda timeout: [], CONFIG))
+    cap.take([0.55, 0.05, -0.55, 0.0, 0.0, 1.3], [1, 0])
+    half = 0.5  # the dead zone of 0.1 taken off
+    assert cap.read(0.0).axes == pytest.approx((half, 0.0, -half, 0.0, 0.0, 1.0))
+    cap.take_twist([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    assert cap.read(0.0).axes[:2] == pytest.approx((half, 0.0)), "the twist is the same motion, scaled perhaps: Joy counts"
+    now += 0.2
+    assert cap.read(0.0).axes == NOWHERE
+    cap.take_twist([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    assert cap.read(0.0) == Wish((0.0, 1.0, 0.0, 0.0, 0.0, 0.0)), "where no Joy comes, the twist counts"
+    cap.take_twist([0.0, float("nan"), 0.0, 0.0, 0.0, 0.0])
+    assert cap.read(0.0).axes == NOWHERE
+    cap.take([0.0] * 6, [1, 1])
+    assert cap.read(0.0).events == (START,), "the left button was down before"
 
 
 class Link:
