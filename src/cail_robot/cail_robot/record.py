@@ -92,7 +92,8 @@ def _run(args: argparse.Namespace) -> int:
         finally:
             desk.leave()
             time.sleep(0.05)  # the last command, which is zero, is on its way
-    _summary(recorder)
+        left = recorder.frames if recorder.recording else None
+    _summary(recorder, left)
     return 0
 
 
@@ -237,9 +238,12 @@ def _event(before: tuple[int, int, bool], now: tuple[int, int, bool], recorder: 
     return "started"
 
 
-def _summary(recorder: Recorder) -> None:
+def _summary(recorder: Recorder, left: int | None) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in recorder.outcomes.items())
-    saved = f"{len(recorder.saved)} episodes saved{f' ({outcomes})' if outcomes else ''}"
+    count = len(recorder.saved)
+    saved = f"{count} episode{'s' if count != 1 else ''} saved{f' ({outcomes})' if outcomes else ''}"
     print(f"{recorder.root}: {saved}, {recorder.discarded} discarded")
+    if left is not None:
+        print(f"the open episode ({left} frames) was left out")
     if recorder.saved:
         print(f"Next: cail demos rank {recorder.root}")

@@ -79,6 +79,11 @@ class TeleopNode(Node):  # type: ignore[misc]
         self._enable = self.create_client(SetBool, "enable")
         self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
 
+    @property
+    def ready(self) -> bool:
+        """The arm is connected and its node answers."""
+        return bool(self._frame) and not self._status[0].startswith("DISCONNECTED") and bool(self._enable.service_is_ready())
+
     def move(self, twist: Axes) -> None:
         self.report = ArmReport(*self._status, self._position, self._gripper)
         if not self._frame:

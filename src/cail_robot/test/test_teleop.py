@@ -90,6 +90,19 @@ def test_a_script_plays_and_then_quits(tmp_path: Path) -> None:
     assert all(wish.axes[1:] == NOWHERE[1:] for wish in seen)
 
 
+def test_a_script_begins_when_the_arm_is_there(tmp_path: Path) -> None:
+    class Arm:
+        ready = False
+
+    path, arm = tmp_path / "s.txt", Arm()
+    path.write_text("press enter\n")
+    script = Script(path, CONFIG, lambda: 0.0)
+    script.join(arm)
+    assert script.read(0.0) == script.read(0.0) == Wish()
+    arm.ready = True
+    assert script.read(0.0).events == (START,)
+
+
 def test_a_wrong_script_lists_every_fault(tmp_path: Path) -> None:
     path = tmp_path / "s.txt"
     path.write_text("hold enter 3\nwait -1\npress up\nwait 1\nfly\n")
@@ -248,6 +261,10 @@ def test_the_desk_does_what_each_key_says(tmp_path: Path) -> None:
     assert not desk.ended
     press("q")
     assert desk.ended
+    desk.ended = False
+    press("enter")
+    press("ctrl-c")
+    assert desk.ended, "at once, whatever is open"
     screen = desk.screen(80, 24)
     assert len(screen) == 24
     assert any("saved 2 (1 success, 1 failure), discarded 1, 2 in the dataset" in line for line in screen)

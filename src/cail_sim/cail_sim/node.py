@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from concurrent.futures import TimeoutError
 from typing import Any
 
 import numpy as np
@@ -100,8 +101,11 @@ class SimNode(ArmNode):
         self._say_all()
 
     def _on_reset(self, request: Any, response: Any) -> Any:
-        self.control.in_loop(self._restart)
-        response.success, response.message = True, f"episode {self._episode} started"
+        try:
+            self.control.in_loop(self._restart)
+            response.success, response.message = True, f"episode {self._episode} started"
+        except TimeoutError:
+            response.success, response.message = False, f"{self.control.state.value}: the simulator does not answer; try again"
         return response
 
     def _set_parameters(self, parameters: Sequence[Any]) -> Any:
