@@ -293,12 +293,11 @@ class OverRos:
     """A pick-place-avoid task acted out over the topics, by the arm that is on them."""
 
     base: str
-    most_envs = 1
 
     def __init__(self, config_file: Path | None = None) -> None:
         self._task: Any = get_task(self.base, config_file)
         spec: TaskSpec = self._task.spec
-        self.spec = TaskSpec(**{**vars(spec), "name": f"{spec.name}-ros"})
+        self.spec = TaskSpec(**{**vars(spec), "name": f"{spec.name}-ros", "most_envs": 1, "on_arm": True})
 
     def one(self) -> RosArmEnv:
         config = self._task.config
