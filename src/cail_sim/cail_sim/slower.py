@@ -86,6 +86,7 @@ def play(task: Panda, start: Start, episodes: int, seed: int) -> dict[str, Any]:
 def learned(folder: Path, seed: int) -> Policy:
     """A policy of `cail-bc`; demonstrations and run are kept in `folder` and used again."""
     from cail_core.algorithms.method import method_config
+    from cail_core.demos import layout
     from cail_core.demos.collect import collect, mix_of
     from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.edit import set_ranking
@@ -93,10 +94,11 @@ def learned(folder: Path, seed: int) -> Policy:
     from cail_core.policy import load_policy
     from cail_core.training import train
 
-    task = Panda()
-    dataset = collect(task, mix_of(task, "paper"), DEMONSTRATIONS, seed, folder / "demos")
-    if dataset.returns is not None and not any(row.rank for row in dataset.rows):
-        set_ranking(folder / "demos", rank_by_return(dataset.returns, RANKED, seed), provenance("return", seed=seed))
-    demos = DemoDataset(folder / "demos").demonstrations()
+    task, root = Panda(), folder / "demos"
+    if not (root / layout.RANKING).exists():
+        dataset = collect(task, mix_of(task, "paper"), DEMONSTRATIONS, seed, root)
+        assert dataset.returns is not None
+        set_ranking(root, rank_by_return(dataset.returns, RANKED, seed), provenance("return", fraction=RANKED, seed=seed))
+    demos = DemoDataset(root).demonstrations()
     train(task, demos, "cail-bc", method_config("cail-bc", "panda"), seed=seed, out=folder / "run")
     return load_policy(folder / "run" / "policy")
