@@ -28,6 +28,7 @@ setup(
         "cail.benchmarks": [
             "arm-faults = cail_sim.arm_faults:run",
             "arm-latency = cail_sim.arm_latency:run",
+            "panda-slower = cail_sim.slower:run",
             "panda-speed = cail_sim.speed:run",
             "ur5e-faults = cail_sim.ursim.bench_faults:run",
             "ur5e-rate = cail_sim.ursim.bench_rate:run",

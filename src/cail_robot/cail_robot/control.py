@@ -20,7 +20,8 @@ from typing import NamedTuple, TypeVar
 
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, Arm, ArmError, ArmMode, ArmState, Twist
-from cail_robot.safety import CLIPPED, Limits, Outcome, SafetyFilter, Verdict, refuse
+from cail_robot.limits import Limits
+from cail_robot.safety import CLIPPED, Outcome, SafetyFilter, Verdict, refuse
 
 T = TypeVar("T")
 
@@ -65,6 +66,8 @@ class Cycle(NamedTuple):
     """What one control period saw and sent."""
 
     state: ArmState
+    executed: Twist
+    """In the period before: what led to `state`."""
     requested: Twist | None
     outcome: Outcome
 
@@ -218,6 +221,7 @@ class ArmControl:
                 self._watch(state)
                 requested = self._permitted()
                 gripper, self._gripper = self._gripper, None
+                executed = self.filter.motion.twist
                 outcome = self.filter.step(requested, state)
             if gripper is not None:
                 self.arm.send_gripper(gripper)
@@ -226,7 +230,7 @@ class ArmControl:
             self._disconnect(str(fault))
             return None
         self._report(outcome)
-        return Cycle(state, requested, outcome)
+        return Cycle(state, executed, requested, outcome)
 
     def run_errands(self) -> None:
         """What other threads asked for by `in_loop`. A loop that waits for commands does it between them, in the order given."""

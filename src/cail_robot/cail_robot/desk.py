@@ -14,6 +14,7 @@ from cail_robot.recorder import Recorder
 from cail_robot.teleop import (
     FAILURE,
     GRIP,
+    LEAVE,
     NOWHERE,
     QUIT,
     RECOVER,
@@ -127,6 +128,8 @@ class Desk:
                 self.message = "an episode is open: s or f saves it, q again leaves without it"
             else:
                 self.ended = True
+        elif event == LEAVE:
+            self.ended = True
 
     def _begin(self) -> None:
         number = self._recorder.start()

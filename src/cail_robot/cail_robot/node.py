@@ -23,9 +23,10 @@ from cail_core.config import build
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, Arm, ArmState, Twist
 from cail_robot.control import ArmControl, Cycle, State, Status
+from cail_robot.limits import Limits
 from cail_robot.pacing import Pace
 from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS
-from cail_robot.safety import CLIPPED, Limits
+from cail_robot.safety import CLIPPED
 
 LEVELS = {
     State.DISCONNECTED: DiagnosticStatus.ERROR,
@@ -135,10 +136,10 @@ class ArmNode(Node):  # type: ignore[misc]
     def after(self, cycle: Cycle, publish: bool) -> None:
         """After each control period."""
         if publish:
-            self.publish_state(cycle.state, self.get_clock().now().to_msg(), cycle.outcome.twist)
+            self.publish_state(cycle.state, self.get_clock().now().to_msg(), cycle.executed)
 
     def publish_state(self, state: ArmState, stamp: Any, executed: Twist) -> None:
-        """The measurements of one period. The gripper, which has no stamp, goes first."""
+        """A state and the twist that led to it, under one stamp. The gripper, which has no stamp, goes first."""
         frame = self.control.arm.base_frame
         self.send(self._gripper, Float64(data=state.gripper))
         joints = JointState(name=self.control.arm.joint_names, position=state.q, velocity=state.qdot)

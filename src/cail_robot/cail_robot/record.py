@@ -15,18 +15,19 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from cail_core.cli import Parser, whole_number
+from cail_core.cli import Parser, say, whole_number
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, MissingDependency
 from cail_core.recording.frames import Trim, recordable
 from cail_core.terminal import Terminal
 from cail_robot.desk import Desk
 from cail_robot.recorder import SILENCE_S, Recorder
+from cail_robot.scheduling import ask_for_realtime
 from cail_robot.teleop import Input, Keyboard, Steering, TeleopConfig
 
 ROBOTS = {"panda_sim": "sim", "ur5e": "ur5e", "ur5e_sim": "ur5e-sim"}
 """Robot -> its name among the arms of `cail up`."""
-INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "scripted")
+INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted")
 DRAW_EVERY_S = 0.1
 SPIN_S = 0.05
 
@@ -91,7 +92,8 @@ def _run(args: argparse.Namespace) -> int:
         finally:
             desk.leave()
             time.sleep(0.05)  # the last command, which is zero, is on its way
-    _summary(recorder)
+        left = recorder.frames if recorder.recording else None
+    _summary(recorder, left)
     return 0
 
 
@@ -113,17 +115,17 @@ def _other_source(args: argparse.Namespace, config: TeleopConfig, keys: Keyboard
         if args.script is None:
             raise BadInput("expected --script FILE with --input scripted: lines such as `hold up 2.0` or `press enter`")
         return Script(args.script, config)
-    from cail_robot.sticks import JoyTopic, Stick
+    from cail_robot.sticks import JOY, SPACENAV, JoyTopic, Stick
 
-    if args.input == "joy_topic":
-        return JoyTopic(config, keys)
+    if args.input in ("joy_topic", "spacenav_topic"):
+        return JoyTopic(JOY if args.input == "joy_topic" else SPACENAV, config, keys)
     return Stick.open(args.input, args.device, config, keys)
 
 
-def _arm(args: argparse.Namespace) -> Callable[[], list[Any]]:
-    """Makes the arm's nodes; said early where the arm is not installed."""
+def _arm(args: argparse.Namespace) -> Callable[[], list[Any]] | None:
+    """Makes the arm's nodes, None where they run already; said early where the arm is not installed."""
     if args.robot == "running":
-        return list
+        return None
     name = ROBOTS[args.robot]
     found = {entry.name: entry for entry in entry_points(group="cail.arms")}
     if name not in found:
@@ -149,7 +151,7 @@ def _arm(args: argparse.Namespace) -> Callable[[], list[Any]]:
 class _Nodes:
     """The nodes of the session, spun by a thread of their own while the desk has the main one."""
 
-    def __init__(self, make_arm: Callable[[], list[Any]], recorder: Recorder, namespace: str, source: Input) -> None:
+    def __init__(self, make_arm: Callable[[], list[Any]] | None, recorder: Recorder, namespace: str, source: Input) -> None:
         import rclpy
         from rclpy.executors import SingleThreadedExecutor
 
@@ -159,12 +161,14 @@ class _Nodes:
         os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
         self._rclpy = rclpy
         sys.setswitchinterval(0.001)  # the control thread must not wait 5 ms for the interpreter
+        if make_arm is not None:  # before DDS starts its threads; all of this process, because all of it shares the interpreter
+            say(f"cail record: {ask_for_realtime()}")
         start(["cail", "--ros-args", "--log-level", "error"])
         self._ending = threading.Event()
         self._arm: list[Any] = []
         try:
             self.teleop, self.recorder = TeleopNode(namespace), RecorderNode(recorder, namespace)
-            self._arm = make_arm()
+            self._arm = make_arm() if make_arm is not None else []
             if hasattr(source, "join"):
                 source.join(self.teleop)
         except BaseException:
@@ -234,9 +238,12 @@ def _event(before: tuple[int, int, bool], now: tuple[int, int, bool], recorder: 
     return "started"
 
 
-def _summary(recorder: Recorder) -> None:
+def _summary(recorder: Recorder, left: int | None) -> None:
     outcomes = ", ".join(f"{count} {name}" for name, count in recorder.outcomes.items())
-    saved = f"{len(recorder.saved)} episodes saved{f' ({outcomes})' if outcomes else ''}"
+    count = len(recorder.saved)
+    saved = f"{count} episode{'s' if count != 1 else ''} saved{f' ({outcomes})' if outcomes else ''}"
     print(f"{recorder.root}: {saved}, {recorder.discarded} discarded")
+    if left is not None:
+        print(f"the open episode ({left} frames) was left out")
     if recorder.saved:
         print(f"Next: cail demos rank {recorder.root}")

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
-from geometry_msgs.msg import PoseStamped, TwistStamped
+from geometry_msgs.msg import PoseStamped, Twist, TwistStamped
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
-from sensor_msgs.msg import JointState
+from sensor_msgs.msg import JointState, Joy
 from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
@@ -26,6 +26,7 @@ from cail_robot.teleop import Axes
 TYPES = {TWIST: TwistStamped, POSE: PoseStamped, JOINTS: JointState, FLOAT: Float64, STRING: String, STATUS: DiagnosticStatus}
 RECORDING_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.RELIABLE)
 """Deep, so that a moment of saving or a busy machine loses nothing."""
+DRIVER_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT, durability=DurabilityPolicy.VOLATILE)
 
 
 class RecorderNode(Node):  # type: ignore[misc]
@@ -77,6 +78,11 @@ class TeleopNode(Node):  # type: ignore[misc]
         self.create_subscription(DiagnosticStatus, "status", self._on_status, STATUS_QOS)
         self._enable = self.create_client(SetBool, "enable")
         self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
+
+    @property
+    def ready(self) -> bool:
+        """The arm is connected and its node answers."""
+        return bool(self._frame) and not self._status[0].startswith("DISCONNECTED") and bool(self._enable.service_is_ready())
 
     def move(self, twist: Axes) -> None:
         self.report = ArmReport(*self._status, self._position, self._gripper)
@@ -130,9 +136,16 @@ class TeleopNode(Node):  # type: ignore[misc]
         self._status = message.message, {pair.key: pair.value for pair in message.values}.get("filter_text", "")
 
 
-def listen_to_joy(node: Node, on_axes: Callable[[list[float], list[int]], None]) -> None:
-    """Subscribe to /joy, which the drivers of gamepads and of the SpaceMouse publish."""
-    from sensor_msgs.msg import Joy
+def listen_to_joy(node: Node, topic: str, on_axes: Callable[[list[float], list[int]], None]) -> None:
+    """What the drivers of gamepads and of the SpaceMouse publish, axes and buttons."""
+    node.create_subscription(Joy, topic, lambda message: on_axes(list(message.axes), list(message.buttons)), DRIVER_QOS)
 
-    qos = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT, durability=DurabilityPolicy.VOLATILE)
-    node.create_subscription(Joy, "/joy", lambda message: on_axes(list(message.axes), list(message.buttons)), qos)
+
+def listen_to_twist(node: Node, topic: str, on_twist: Callable[[Axes], None]) -> None:
+    """What the driver of the SpaceMouse publishes, without its buttons."""
+
+    def take(message: Any) -> None:
+        v, w = message.linear, message.angular
+        on_twist((v.x, v.y, v.z, w.x, w.y, w.z))
+
+    node.create_subscription(Twist, topic, take, DRIVER_QOS)

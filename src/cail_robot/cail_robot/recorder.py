@@ -107,9 +107,9 @@ class Recorder:
             for leftover in self._bags.glob(f"*{OPEN}"):
                 leftover.unlink()
             rows = layout.read_episodes(self.root, self._writer.features)
-            known = {(row.recording or {}).get("bag") for row in rows}
+            self._known = {str(name) for row in rows if (name := (row.recording or {}).get("bag"))}
             for path in sorted(self._bags.glob(f"*{SAVING}"), key=stem_of):
-                if stem_of(path) not in known:
+                if stem_of(path) not in self._known:
                     self._writer.save_episode(episode_from_bag(path, self._task))
                 mark_done(path)
         except BaseException:
@@ -301,7 +301,7 @@ class Recorder:
         self._open()
 
     def _next_number(self) -> int:
-        names = [stem_of(path) for path in self._bags.glob("*.mcap")]
+        names = [stem_of(path) for path in self._bags.glob("*.mcap")] + [*self._known]  # whose bags may be elsewhere
         numbers = [int(name.rpartition("-")[2]) for name in names if name.rpartition("-")[2].isdecimal()]
         return max(numbers, default=-1) + 1
 

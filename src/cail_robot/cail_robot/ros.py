@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cail_core.errors import MissingDependency, how_to_add
+from cail_robot.scheduling import ask_for_realtime
 
 try:
     import rclpy
@@ -24,8 +25,6 @@ COMMAND_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 STATE_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 STATUS_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
-REALTIME_PRIORITY = 20
-"""Of 99; above all normal work, below the kernel's interrupt threads."""
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 PROFILES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 
@@ -44,15 +43,6 @@ def stay_on_this_machine(environment: Any = os.environ) -> None:
         environment[RANGE] = "SYSTEM_DEFAULT"
     else:
         environment[RANGE] = "LOCALHOST"
-
-
-def ask_for_realtime() -> str:
-    """Real-time scheduling for this thread and those it starts: a busy machine must not delay a stop. Says what came of it."""
-    try:
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REALTIME_PRIORITY))
-    except (AttributeError, OSError):
-        return "no real-time scheduling: not permitted here (give this user rtprio in /etc/security/limits.conf)"
-    return f"real-time scheduling, priority {REALTIME_PRIORITY}"
 
 
 def start(arguments: Sequence[str] | None = None) -> None:

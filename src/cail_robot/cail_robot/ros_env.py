@@ -154,13 +154,16 @@ class _Link:
         return self._newest["ee_pose"][1]
 
     def _complete(self, stamp: float) -> bool:
-        """Everything of one period is here, and it is no older than `stamp`. The gripper has no stamp: it is sent just before."""
-        needed = (*POSES, "twist_executed", "gripper_state")
-        if not all(name in self._newest for name in needed):
+        """The arm's state of one period is here, and nothing is older than `stamp`.
+
+        The gripper has no stamp: it is sent just before. A simulator stamps the task's things as the arm's state, a lab's tracker
+        has its own times.
+        """
+        if not all(name in self._newest for name in (*POSES, "twist_executed", "gripper_state")):
             return False
-        stamps = {self._newest[name][1] for name in needed[:-1]}
-        same_period = self._before < self._newest["gripper_state"][2] <= self._newest["ee_pose"][2]
-        return len(stamps) == 1 and min(stamps) >= stamp - 1e-6 and same_period
+        (_, reached, sent), executed = self._newest["ee_pose"], self._newest["twist_executed"][1]
+        same_period = executed == reached and self._before < self._newest["gripper_state"][2] <= sent
+        return same_period and min(self._newest[name][1] for name in POSES) >= stamp - 1e-6
 
     def scene(self) -> Scene:
         tool, bottle, obstacle, target = (self._newest[name][0].pose for name in POSES)
@@ -290,12 +293,11 @@ class OverRos:
     """A pick-place-avoid task acted out over the topics, by the arm that is on them."""
 
     base: str
-    most_envs = 1
 
     def __init__(self, config_file: Path | None = None) -> None:
         self._task: Any = get_task(self.base, config_file)
         spec: TaskSpec = self._task.spec
-        self.spec = TaskSpec(**{**vars(spec), "name": f"{spec.name}-ros"})
+        self.spec = TaskSpec(**{**vars(spec), "name": f"{spec.name}-ros", "most_envs": 1, "on_arm": True})
 
     def one(self) -> RosArmEnv:
         config = self._task.config

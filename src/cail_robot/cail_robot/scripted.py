@@ -1,6 +1,6 @@
 """Scripted input: a text file in place of a person's hands, for tests and for machines without one.
 
-One line a thing to do, one after the other; `#` begins a comment:
+One line a thing to do, one after the other, from when the arm is connected; `#` begins a comment:
 
     wait 1.0            do nothing for a second
     hold up 2.5         hold a motion key (up down left right page-up page-down i k j l)
@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from cail_core.errors import BadInput, listed
 from cail_robot.teleop import EVENTS, MOVES, PRESETS, QUIT, HeldKeys, TeleopConfig, Wish
@@ -30,11 +31,18 @@ class Script:
         self._held = HeldKeys(config)
         self._started: float | None = None
         self._repeated = 0.0
+        self._ready: Callable[[], bool] = lambda: True
+
+    def join(self, node: Any) -> None:
+        """The script begins when the arm is connected and answers, however long its start takes."""
+        self._ready = lambda: bool(node.ready)
 
     def read(self, timeout_s: float) -> Wish:
         time.sleep(timeout_s)
         now = self._clock()
         if self._started is None:
+            if not self._ready():
+                return Wish()
             self._started = now
         events: list[str] = []
         preset = None

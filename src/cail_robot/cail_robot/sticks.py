@@ -1,5 +1,7 @@
-"""Gamepads and the SpaceMouse: through the kernel's input events, or a ROS driver's /joy. No library, no root where the device
-may be read (group `input`, or the seat's user)."""
+"""Gamepads and the SpaceMouse: through the kernel's input events, or the topics of the ROS drivers `joy` and `spacenav`.
+
+No library, no root where the device may be read (group `input`, or the seat's user).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ import os
 import select
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +34,8 @@ DEADMAN = 0x136
 GAMEPAD_EVENTS = {0x130: GRIP, 0x13B: START, 0x131: SUCCESS, 0x134: FAILURE, 0x133: REDO, 0x13A: RESET}
 """A gripper, START start, B success, Y failure, X discard and redo, SELECT reset."""
 SPACEMOUSE_EVENTS = {0x100: GRIP, 0x101: START}
-JOY_DEADMAN = 4
-JOY_AXES = {1: (0, 1.0), 0: (1, 1.0), 4: (2, 1.0), 3: (5, 1.0)}
-JOY_EVENTS = {0: GRIP, 7: START, 1: SUCCESS, 3: FAILURE, 2: REDO, 6: RESET}
-"""Buttons of an Xbox controller as `joy` numbers them."""
 GAMEPAD_HELP = "pad   hold LB and move the sticks · A gripper · START start · B success · Y failure · X redo · SELECT reset"
+SPACEMOUSE_HELP = "cap   push and turn it · left button gripper · right button start"
 KEYS_HELP = "keys  c permit motion · Enter start · s success · f failure · Backspace redo · r reset · Esc stop · q quit"
 
 
@@ -45,7 +45,7 @@ class Stick:
     def __init__(
         self, name: str, handle: int, ranges: dict[int, tuple[int, int]], config: TeleopConfig, keys: Keyboard | None
     ) -> None:
-        self.help = (GAMEPAD_HELP if name == "gamepad" else "push the cap · left button gripper · right button start", KEYS_HELP)
+        self.help = (GAMEPAD_HELP if name == "gamepad" else SPACEMOUSE_HELP, KEYS_HELP)
         self._handle, self._ranges, self._config, self._keys = handle, ranges, config, keys
         self._gamepad = name == "gamepad"
         self._axes = [0.0] * 6
@@ -96,33 +96,66 @@ class Stick:
         os.close(self._handle)
 
 
+@dataclass(frozen=True)
+class Driver:
+    """What a ROS driver publishes: `sensor_msgs/Joy`, and the Spacenav's also as `geometry_msgs/Twist`."""
+
+    topic: str
+    axes: dict[int, int]
+    """Number in the message -> axis; the drivers' signs are those of the base frame."""
+    events: dict[int, str]
+    """By button."""
+    help: str
+    deadman: int | None = None
+    """The button without which nothing moves; None for a cap that springs back."""
+    twist_topic: str | None = None
+
+
+JOY = Driver("/joy", {1: 0, 0: 1, 4: 2, 3: 5}, {0: GRIP, 7: START, 1: SUCCESS, 3: FAILURE, 2: REDO, 6: RESET}, GAMEPAD_HELP, 4)
+"""The `joy` node; buttons of an Xbox controller as it numbers them."""
+SPACENAV = Driver("/spacenav/joy", {i: i for i in range(6)}, {0: GRIP, 1: START}, SPACEMOUSE_HELP, twist_topic="/spacenav/twist")
+"""The `spacenav` node, with its own scales left at 1."""
+
+
 class JoyTopic:
-    """`sensor_msgs/Joy` on /joy; a driver that falls silent counts as let go."""
+    """A ROS driver's topic; a driver that falls silent counts as let go."""
 
-    help = (GAMEPAD_HELP, KEYS_HELP)
-
-    def __init__(self, config: TeleopConfig, keys: Keyboard | None) -> None:
-        self._config, self._keys = config, keys
+    def __init__(self, driver: Driver, config: TeleopConfig, keys: Keyboard | None) -> None:
+        self.help = (driver.help, KEYS_HELP)
+        self._driver, self._config, self._keys = driver, config, keys
         self._axes: Axes = NOWHERE
         self._pressed: list[int] = []
         self._events: list[str] = []
-        self._heard = float("-inf")
+        self._heard = self._joy_heard = float("-inf")
 
     def join(self, node: Any) -> None:
-        from cail_robot.record_nodes import listen_to_joy
+        from cail_robot.record_nodes import listen_to_joy, listen_to_twist
 
-        listen_to_joy(node, self.take)
+        listen_to_joy(node, self._driver.topic, self.take)
+        if self._driver.twist_topic is not None:
+            listen_to_twist(node, self._driver.twist_topic, self.take_twist)
 
-    def take(self, axes: list[float], buttons: list[int]) -> None:
-        self._heard = time.monotonic()
-        held = len(buttons) > JOY_DEADMAN and buttons[JOY_DEADMAN]
+    def take(self, axes: Sequence[float], buttons: Sequence[int]) -> None:
+        self._joy_heard = time.monotonic()
+        deadman = self._driver.deadman
+        held = deadman is None or (len(buttons) > deadman and bool(buttons[deadman]))
         found = [0.0] * 6
-        for code, (axis, sign) in JOY_AXES.items():
-            if held and code < len(axes):
-                found[axis] = sign * axes[code]
-        self._axes = _axes(found, self._config.deadzone)
+        for number, axis in self._driver.axes.items():
+            if held and number < len(axes):
+                found[axis] = axes[number]
+        self._move(found)
         before, self._pressed = self._pressed, [i for i, down in enumerate(buttons) if down]
-        self._events += [JOY_EVENTS[i] for i in self._pressed if i in JOY_EVENTS and i not in before]
+        self._events += [self._driver.events[i] for i in self._pressed if i in self._driver.events and i not in before]
+
+    def take_twist(self, twist: Sequence[float]) -> None:
+        """The same motion as on the other topic: only where nothing comes there."""
+        if time.monotonic() - self._joy_heard > self._config.repeat_s:
+            self._move(twist)
+
+    def _move(self, raw: Sequence[float]) -> None:
+        self._heard = time.monotonic()
+        whole = all(map(math.isfinite, raw))
+        self._axes = _axes([max(-1.0, min(1.0, v)) for v in raw], self._config.deadzone) if whole else NOWHERE
 
     def read(self, timeout_s: float) -> Wish:
         wish = self._keys.read(timeout_s) if self._keys else Wish()
@@ -164,7 +197,7 @@ def _range(handle: int, code: int) -> tuple[int, int]:
     return (low, high) if high > low else (-SPACEMOUSE_RANGE, SPACEMOUSE_RANGE)
 
 
-def _axes(raw: list[float], deadzone: float) -> Axes:
+def _axes(raw: Sequence[float], deadzone: float) -> Axes:
     """Beyond the dead zone from 0 to 1, without a jump."""
     x, y, z, a, b, c = (math.copysign(max(0.0, abs(v) - deadzone) / (1.0 - deadzone), v) for v in raw)
     return x, y, z, a, b, c

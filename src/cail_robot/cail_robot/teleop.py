@@ -22,12 +22,12 @@ MOVES: dict[str, tuple[int, int]] = {
     "i": (2, 1), "k": (2, -1), "j": (5, 1), "l": (5, -1),
 }  # fmt: skip
 """Key -> axis and sign."""
-START, SUCCESS, FAILURE, REDO, RESET, GRIP, STOP, RECOVER, QUIT = (
-    "start", "success", "failure", "redo", "reset", "grip", "stop", "recover", "quit",
+START, SUCCESS, FAILURE, REDO, RESET, GRIP, STOP, RECOVER, QUIT, LEAVE = (
+    "start", "success", "failure", "redo", "reset", "grip", "stop", "recover", "quit", "leave",
 )  # fmt: skip
 EVENTS = {
     "enter": START, "s": SUCCESS, "f": FAILURE, "backspace": REDO, "r": RESET, "space": GRIP, "escape": STOP, "c": RECOVER,
-    "q": QUIT, "ctrl-c": QUIT, "ctrl-d": QUIT, "end": QUIT,
+    "q": QUIT, "ctrl-d": QUIT, "ctrl-c": LEAVE, "end": LEAVE,
 }  # fmt: skip
 PRESETS = ("1", "2", "3")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 
@@ -62,14 +63,27 @@ class KinematicArm:
 
 
 def main() -> int:
-    """The node on this arm, as a process: kinematic_arm.py TRACE."""
+    """The node on this arm, as a process: kinematic_arm.py TRACE. A target stands still before it."""
     from cail_robot.ros import run
 
     def nodes() -> list[object]:
-        from cail_robot.node import ArmNode
-        from cail_robot.safety import Limits
+        from geometry_msgs.msg import PoseStamped
 
-        return [ArmNode(KinematicArm(trace=Path(sys.argv[1])), Limits())]
+        from cail_robot.limits import Limits
+        from cail_robot.node import ArmNode, stamped_pose
+        from cail_robot.ros import STATE_QOS
+
+        class Node(ArmNode):
+            def set_up(self) -> None:
+                self._target = self.create_publisher(PoseStamped, "target_pose", STATE_QOS)
+
+            def after(self, cycle: Any, publish: bool) -> None:
+                if publish:
+                    stamp = self.get_clock().now().to_msg()
+                    self.send(self._target, stamped_pose((0.7, 0.1, 0.3), (0.0, 0.0, 0.0, 1.0), stamp, "base"))
+                super().after(cycle, publish)
+
+        return [Node(KinematicArm(trace=Path(sys.argv[1])), Limits())]
 
     return run(nodes)
 

@@ -11,6 +11,7 @@ from cail_core.recording import cdr
 from cail_core.recording.bag import Message
 from cail_core.recording.moments import Moment, Vector
 from cail_core.tasks import TaskSpec
+from cail_robot.recorder import Recorder
 
 FULL_SPEED = 0.5
 RATE = 50
@@ -95,6 +96,14 @@ class Messages:
         size = math.hypot(*offset)
         most = min(speed, size / (self.period_ns * 1e-9))
         return [most * d / size if size else 0.0 for d in offset]
+
+
+def opened(root: Path, **options: object) -> Recorder:
+    return Recorder(root, Reach(), **{"robot": "stick", "demonstrator": "anna", **options})  # type: ignore[arg-type]
+
+
+def bytes_of(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
 
 
 def record(recorder: Any, messages: Messages, cycles: int, outcome: str = "success", idle: tuple[int, int] = (0, 0)) -> Any:

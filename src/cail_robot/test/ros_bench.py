@@ -36,7 +36,10 @@ def environment() -> dict[str, str]:
     """For a process that starts with this project's defaults."""
     own_domain()
     ours = ("ROS_AUTOMATIC_DISCOVERY_RANGE", "FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
-    return {name: value for name, value in os.environ.items() if name not in ours} | {"OMP_NUM_THREADS": "1"}
+    return {name: value for name, value in os.environ.items() if name not in ours} | {
+        "OMP_NUM_THREADS": "1",
+        "CAIL_REALTIME": "0",
+    }
 
 
 @contextmanager

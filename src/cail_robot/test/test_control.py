@@ -13,7 +13,8 @@ from kinematic_arm import KinematicArm
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, ArmMode, Twist
 from cail_robot.control import LINK_TIMEOUT_S, PUBLISHERS_QUIET_S, ArmControl, State, Status
-from cail_robot.safety import Limits, Verdict
+from cail_robot.limits import Limits
+from cail_robot.safety import Verdict
 
 FORWARD: Twist = (0.1, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -51,6 +52,19 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
+
+
+def test_each_state_comes_with_the_twist_that_led_to_it(bench: Bench) -> None:
+    bench.moving()
+    before = bench.control.cycle()
+    for _ in range(5):
+        bench.command(STILL)
+        now = bench.control.cycle()
+        assert now is not None
+        assert before is not None
+        assert now.executed == before.outcome.twist == now.state.twist, "this arm moves exactly as told"
+        assert now.executed != now.outcome.twist
+        before = now
 
 
 def test_it_connects_to_idle_and_moves_only_when_enabled_and_after_a_zero_command(bench: Bench) -> None:

@@ -74,6 +74,25 @@ def test_the_contract_on_the_topics(node: subprocess.Popen[str], trace: Path) ->
         assert values["link"] == "up"
 
 
+def test_a_state_and_the_twist_that_led_to_it_have_one_stamp(node: subprocess.Popen[str]) -> None:
+    """The kinematic arm measures exactly the twist that it executed last."""
+
+    def by_stamp(name: str) -> dict[tuple[int, int], tuple[float, ...]]:
+        found = {}
+        for message in list(operator.heard[name]):
+            v = message.twist.linear
+            found[message.header.stamp.sec, message.header.stamp.nanosec] = v.x, v.y, v.z
+        return found
+
+    with Operator() as operator:
+        operator.ready()
+        operator.drive_until(FORWARD, lambda: operator.heard["ee_pose"][-1].pose.position.x > 0.51, "the tool to move")
+        executed, measured = by_stamp("twist_executed"), by_stamp("ee_twist")
+    shared = executed.keys() & measured.keys()
+    assert len({executed[stamp] for stamp in shared}) > 5, "it gathered speed meanwhile"
+    assert all(executed[stamp] == measured[stamp] for stamp in shared)
+
+
 def test_late_subscribers_get_the_status(node: subprocess.Popen[str], trace: Path) -> None:
     with Operator() as first:
         first.ready()

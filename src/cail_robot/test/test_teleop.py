@@ -12,7 +12,7 @@ from cail_core.errors import BadInput, ConfigError
 from cail_robot import sticks
 from cail_robot.desk import ArmReport, Desk
 from cail_robot.scripted import Script, read_script
-from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JoyTopic, Stick
+from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
 from cail_robot.teleop import FAILURE, GRIP, NOWHERE, QUIT, START, SUCCESS, Axes, HeldKeys, Keyboard, Steering, TeleopConfig, Wish
 
 CONFIG = TeleopConfig()
@@ -90,6 +90,19 @@ def test_a_script_plays_and_then_quits(tmp_path: Path) -> None:
     assert all(wish.axes[1:] == NOWHERE[1:] for wish in seen)
 
 
+def test_a_script_begins_when_the_arm_is_there(tmp_path: Path) -> None:
+    class Arm:
+        ready = False
+
+    path, arm = tmp_path / "s.txt", Arm()
+    path.write_text("press enter\n")
+    script = Script(path, CONFIG, lambda: 0.0)
+    script.join(arm)
+    assert script.read(0.0) == script.read(0.0) == Wish()
+    arm.ready = True
+    assert script.read(0.0).events == (START,)
+
+
 def test_a_wrong_script_lists_every_fault(tmp_path: Path) -> None:
     path = tmp_path / "s.txt"
     path.write_text("hold enter 3\nwait -1\npress up\nwait 1\nfly\n")
@@ -145,7 +158,7 @@ def test_devices_are_found_by_name_or_named_in_the_refusal(tmp_path: Path, monke
 def test_a_silent_joy_driver_counts_as_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 5.0
     monkeypatch.setattr(sticks.time, "monotonic", lambda: now)
-    joy = JoyTopic(CONFIG, Keyboard(lambda timeout: [], CONFIG))
+    joy = JoyTopic(JOY, CONFIG, Keyboard(lambda timeout: [], CONFIG))
     joy.take([0.0, 1.0], [0, 1, 0, 0, 1])
     assert joy.read(0.0) == Wish((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), (SUCCESS,))
     joy.take([0.0, 1.0], [0, 1, 0, 0, 1])
@@ -154,6 +167,25 @@ def test_a_silent_joy_driver_counts_as_let_go(monkeypatch: pytest.MonkeyPatch) -
     assert joy.read(0.0).axes == NOWHERE
     joy.take([0.0, 1.0], [0, 0, 0, 0, 0])
     assert joy.read(0.0).axes == NOWHERE, "without the shoulder button"
+
+
+def test_the_spacenav_driver_moves_by_its_cap_alone_and_falls_silent_when_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5.0
+    monkeypatch.setattr(sticks.time, "monotonic", lambda: now)
+    cap = JoyTopic(SPACENAV, CONFIG, Keyboard(lambda timeout: [], CONFIG))
+    cap.take([0.55, 0.05, -0.55, 0.0, 0.0, 1.3], [1, 0])
+    half = 0.5  # the dead zone of 0.1 taken off
+    assert cap.read(0.0).axes == pytest.approx((half, 0.0, -half, 0.0, 0.0, 1.0))
+    cap.take_twist([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    assert cap.read(0.0).axes[:2] == pytest.approx((half, 0.0)), "the twist is the same motion, scaled perhaps: Joy counts"
+    now += 0.2
+    assert cap.read(0.0).axes == NOWHERE
+    cap.take_twist([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
+    assert cap.read(0.0) == Wish((0.0, 1.0, 0.0, 0.0, 0.0, 0.0)), "where no Joy comes, the twist counts"
+    cap.take_twist([0.0, float("nan"), 0.0, 0.0, 0.0, 0.0])
+    assert cap.read(0.0).axes == NOWHERE
+    cap.take([0.0] * 6, [1, 1])
+    assert cap.read(0.0).events == (START,), "the left button was down before"
 
 
 class Link:
@@ -229,6 +261,10 @@ def test_the_desk_does_what_each_key_says(tmp_path: Path) -> None:
     assert not desk.ended
     press("q")
     assert desk.ended
+    desk.ended = False
+    press("enter")
+    press("ctrl-c")
+    assert desk.ended, "at once, whatever is open"
     screen = desk.screen(80, 24)
     assert len(screen) == 24
     assert any("saved 2 (1 success, 1 failure), discarded 1, 2 in the dataset" in line for line in screen)

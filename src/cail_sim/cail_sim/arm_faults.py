@@ -30,10 +30,10 @@ from cail_core.errors import CailError
 from cail_core.progress import console, table
 from cail_robot.arm import Twist
 from cail_robot.control import REST_SPEED
+from cail_robot.limits import Limits
 from cail_robot.operator import PERMITTED, Operator, wait_for
 from cail_robot.pacing import summarise
-from cail_robot.ros import ask_for_realtime
-from cail_robot.safety import Limits
+from cail_robot.scheduling import ask_for_realtime
 
 INJECTIONS = {"smoke": 1, "short": 20, "full": 40}
 MODULE = "cail_sim.arm_faults"

@@ -19,10 +19,10 @@ from cail_core.benchmarks.result import save
 from cail_core.errors import CailError
 from cail_core.progress import bar, console, table
 from cail_robot.arm import Twist
+from cail_robot.limits import Limits
 from cail_robot.operator import PERMITTED, Operator, wait_for
 from cail_robot.pacing import summarise
-from cail_robot.ros import ask_for_realtime
-from cail_robot.safety import Limits
+from cail_robot.scheduling import ask_for_realtime
 from cail_sim.arm_faults import IN_MEMORY, START_S, Child, own_network
 
 SECONDS = {"smoke": 5, "short": 60, "full": 600}

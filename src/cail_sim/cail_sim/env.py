@@ -9,7 +9,8 @@ import numpy as np
 
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene
 from cail_robot.arm import STILL, ArmState
-from cail_robot.safety import Limits, SafetyFilter
+from cail_robot.limits import Limits
+from cail_robot.safety import SafetyFilter
 from cail_sim.arm import ArmModel
 from cail_sim.world import Start, World, WorldConfig, spread
 

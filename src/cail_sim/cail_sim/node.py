@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from concurrent.futures import TimeoutError
 from typing import Any
 
 import numpy as np
 
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid
-from cail_robot.arm import STILL, Twist
 from cail_robot.control import Cycle
+from cail_robot.limits import Limits
 from cail_robot.node import ArmNode, stamped_pose
 from cail_robot.ros import STATE_QOS
-from cail_robot.safety import Limits
 from cail_sim.panda_arm import PandaArm
 
 EVENTS = {
@@ -39,7 +39,6 @@ class SimNode(ArmNode):
         self._rng = np.random.default_rng((seed, 0))
         self._referee: PickPlaceAvoid | None = None
         self._episode = 0
-        self._last_twist: Twist = STILL
         self._said_at = 0.0
         super().__init__(arm, limits, namespace=namespace, paced=paced)
 
@@ -59,13 +58,12 @@ class SimNode(ArmNode):
 
     def after(self, cycle: Cycle, publish: bool) -> None:
         """The state that the period led to, and whether it ended the episode."""
-        self._last_twist = cycle.outcome.twist
         if publish:
             self._say_all()
         if self._referee is not None:
             scene = self._panda.world.scene()
             self._referee.gripper(scene, -1.0 if self._panda.closing else 1.0)
-            _, outcome = self._referee.advance(scene, self._last_twist[:3])
+            _, outcome = self._referee.advance(scene, cycle.outcome.motion.linear)
             if outcome is not None:
                 self._referee = None
                 self._tell(EVENTS[outcome])
@@ -76,7 +74,7 @@ class SimNode(ArmNode):
             self._say_all()
 
     def _say_all(self) -> None:
-        """The arm and the task's things, with one stamp."""
+        """The arm and the task's things as they are now, with one stamp."""
         from builtin_interfaces.msg import Time
 
         now = self.seconds()
@@ -88,7 +86,7 @@ class SimNode(ArmNode):
         things = self._panda.world.poses()
         for publisher, (position, orientation) in zip(self._things, things, strict=True):
             self.send(publisher, stamped_pose(position, orientation, stamp, self._panda.base_frame))
-        self.publish_state(self._panda.read(), stamp, self._last_twist)
+        self.publish_state(self._panda.read(), stamp, self.control.filter.motion.twist)
 
     def _tell(self, event: str) -> None:
         self.send(self._events, self._event(data=json.dumps({"event": event, "episode": self._episode, "time": self.seconds()})))
@@ -96,7 +94,6 @@ class SimNode(ArmNode):
     def _restart(self) -> None:
         scene = self._panda.restart(self._rng)
         self.control.start_anew()
-        self._last_twist = STILL
         self._referee = PickPlaceAvoid(self._panda.config, self._panda.task.max_ticks)
         self._referee.begin(scene, closing=self._panda.closing)
         self._episode += 1
@@ -104,8 +101,11 @@ class SimNode(ArmNode):
         self._say_all()
 
     def _on_reset(self, request: Any, response: Any) -> Any:
-        self.control.in_loop(self._restart)
-        response.success, response.message = True, f"episode {self._episode} started"
+        try:
+            self.control.in_loop(self._restart)
+            response.success, response.message = True, f"episode {self._episode} started"
+        except TimeoutError:
+            response.success, response.message = False, f"{self.control.state.value}: the simulator does not answer; try again"
         return response
 
     def _set_parameters(self, parameters: Sequence[Any]) -> Any:

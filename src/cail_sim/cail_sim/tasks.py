@@ -12,7 +12,7 @@ from cail_core.errors import ConfigError, listed
 from cail_core.recording.pick_place import PickPlaceAvoidView
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
-from cail_robot.safety import Limits
+from cail_robot.limits import Limits
 from cail_sim.arm import PANDA, ArmModel
 from cail_sim.demonstrators import demonstrator
 from cail_sim.env import PickPlaceAvoidEnv

@@ -10,7 +10,7 @@ from cail_core.cli import Parser, whole_number
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, CailError
 from cail_core.tasks import get_task
-from cail_robot.safety import Limits
+from cail_robot.limits import Limits
 from cail_sim.tasks import Panda
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ from cail_core.config import find_config, load_config
 from cail_core.errors import CailError
 from cail_robot.node import ArmNode, stamped_pose
 from cail_robot.ros import STATE_QOS
+from cail_robot.scheduling import realtime
 from cail_robot.ur5e.arm import UR5eArm
 from cail_robot.ur5e.config import UR5eConfig
-from cail_robot.ur5e.scheduling import realtime
 from cail_sim.ursim.faults import FaultClient
 from cail_sim.ursim.process import BoxProcess
 

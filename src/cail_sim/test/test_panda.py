@@ -18,6 +18,7 @@ from cail_core.tasks import get_task
 from cail_core.tasks.pick_place_avoid import Outcome
 from cail_sim.arm import PANDA
 from cail_sim.env import PickPlaceAvoidEnv
+from cail_sim.slower import play, slower
 from cail_sim.tasks import Panda, PandaCarry
 
 
@@ -150,3 +151,10 @@ def test_the_mixes_hold_what_they_promise() -> None:
     assert share["hard"] <= 0.3
     assert share["failures"] == pytest.approx(0.1)
     assert {who.name for who, _ in task.mixes()["only-suboptimal"]}.isdisjoint({"best", "near-optimal", "small-detour"})
+
+
+def test_the_best_script_succeeds_at_a_real_arms_speed_in_twice_the_time() -> None:
+    (fast, slow) = (play(slower(speed), get_task("panda").demonstrators()["best"].start, 2, 0) for speed in (0.5, 0.25))
+    assert fast["successes"] == slow["successes"] == 2
+    assert float(slow["seconds"].split()[0]) > 1.3 * float(fast["seconds"].split()[0])
+    assert slower(0.25).max_ticks == 2 * Panda().max_ticks

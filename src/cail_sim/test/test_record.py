@@ -45,7 +45,7 @@ def test_a_session_at_the_keyboard_is_recorded_exactly() -> None:
     with fast_folder() as folder:
         root = Path(folder, "demos")
         command = [*RECORD, "--dataset", str(root), "--demonstrator", "anna"]
-        with at_terminal(command, ROS_DOMAIN_ID=own_domain()) as window:
+        with at_terminal(command, ROS_DOMAIN_ID=own_domain(), CAIL_REALTIME="0") as window:
             window.wait_for("IDLE: connected to simulated Franka Panda", PATIENCE_S)
             press(window, "c", "ENABLED: motion is permitted")
             press(window, "Enter", "0 RECORDING")
@@ -63,6 +63,7 @@ def test_a_session_at_the_keyboard_is_recorded_exactly() -> None:
             press(window, "q", "q again leaves without it")
             press(window, "q", "ended with 0")
             assert "2 episodes saved (1 success, 1 failure), 1 discarded" in window.screen
+            assert "the open episode" in window.screen
         dataset = DemoDataset(root)
         assert check(root) == []
         assert [(row.demonstrator, row.outcome) for row in dataset.rows] == [("anna", "success"), ("anna", "failure")]
@@ -100,11 +101,11 @@ def read_by_another(root: Path) -> None:
 def test_a_script_records_without_a_terminal() -> None:
     with fast_folder() as folder:
         script, root = Path(folder, "s.txt"), Path(folder, "demos")
-        script.write_text("wait 8\npress c\nwait 3\npress enter\nhold page-down 3.0\nwait 1.0\npress s\nwait 1\n")
+        script.write_text("press c\nwait 2\npress enter\nhold page-down 3.0\nwait 1.0\npress s\nwait 1\n")
         done = subprocess.run(
             [*RECORD, "--dataset", str(root), "--input", "scripted", "--script", str(script), "--trim-idle", "--seed", "3"],
-            env={**os.environ, "ROS_DOMAIN_ID": own_domain()}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=240, check=False, start_new_session=True,
+            env={**os.environ, "ROS_DOMAIN_ID": own_domain(), "CAIL_REALTIME": "0"}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=240, check=False, start_new_session=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         one = DemoDataset(root).episode(0)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 pytest.importorskip("rclpy")
 pytest.importorskip("pybullet")
 
 from ros_bench import node_process, own_domain
 
+from cail_core.cli import main
 from cail_core.evaluation import evaluate
+from cail_core.policy import load_policy, save_policy
+from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks import get_task
 from cail_robot.arm import ArmError
 from cail_robot.operator import Operator, wait_for
@@ -61,6 +66,32 @@ def test_evaluation_runs_over_the_topics_at_the_limits_of_a_real_arm(best) -> No
         result = evaluate(get_task("panda-ros"), lambda batch: np.stack([best(batch[0])]), episodes=1, seed=1)
     assert result.success.tolist() == [True]
     assert result.lengths[0] > 130
+
+
+def test_in_real_time_a_policy_is_evaluated_and_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = get_task("panda-carry-ros")
+    actor = TanhGaussianActor(task.spec.observation_dim, 3, torch.Generator())
+    with torch.no_grad():
+        actor.net[-1].bias.copy_(torch.tensor([-2.0, -1.0, 0.0]))  # straight into the obstacle: its episodes are short
+    save_policy(tmp_path / "policy", actor, task.spec, "none", {})
+    demos = tmp_path / "demos"
+    assert main(["demos", "collect", "--task", "panda-carry", "--mix", "best", "--episodes", "4", "--out", str(demos)]) == 0
+    assert main(["demos", "rank", str(demos), "--by", "return", "--fraction", "0.5"]) == 0
+    (tmp_path / "short.yaml").write_text(
+        "learner: airl\nconfidence: before\nbefore: {steps: 5}\n"
+        "ppo: {num_envs: 1, rollout_steps: 30}\n"
+    )
+    with node_process("-m", "cail_core.cli", "up", "sim", "--task", "panda-carry"):
+        capsys.readouterr()
+        evaluated = ["eval", "--policy", str(tmp_path / "policy"), "--task", "panda-carry-ros", "--episodes", "2"]
+        assert main(evaluated) == 0
+        said = capsys.readouterr().out
+        assert "(2 episodes)" in said
+        assert "for reference" not in said, "nobody asked for random motion of an arm"
+        trained = ["train", "--task", "panda-carry-ros", "--demos", str(demos), "--method", "cail", "--steps", "60"]
+        assert main([*trained, "--config", str(tmp_path / "short.yaml"), "--out", str(tmp_path / "run")]) == 0
+    assert load_policy(tmp_path / "run/policy").card.task == "panda-carry-ros"
+    assert "`cail eval --task panda-carry-ros` plays them" in (tmp_path / "run/report.html").read_text(encoding="utf-8")
 
 
 def test_more_environments_than_arms_are_refused_in_one_line() -> None:

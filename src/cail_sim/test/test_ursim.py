@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from boxes import RunningBox, prompt_process, running_box
+from boxes import RunningBox, running_box
 
 from cail_robot.ur5e import kinematics as ur
 
@@ -21,18 +21,6 @@ rtde_control = pytest.importorskip("rtde_control")
 rtde_receive = pytest.importorskip("rtde_receive")
 rtde_io = pytest.importorskip("rtde_io")
 dashboard_client = pytest.importorskip("dashboard_client")
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[RunningBox]:
-    with prompt_process(), running_box() as box:
-        yield box
-
-
-@pytest.fixture
-def box(shared: RunningBox) -> RunningBox:
-    shared.fault("reset")
-    return shared
 
 
 class Clients:

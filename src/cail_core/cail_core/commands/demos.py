@@ -35,8 +35,8 @@ def register(commands: Any) -> None:
     p.add_argument("--config", type=Path, metavar="FILE", help="settings of the task (default: the installed ones)")
     p.add_argument("--out", type=Path, required=True, metavar="D", help="the dataset's folder")
 
-    p = action("import", _import, "bring in an .npz archive, robomimic HDF5, Minari or LeRobot v3 dataset")
-    p.add_argument("file", type=Path, metavar="FILE", help="file, folder or Minari id")
+    p = action("import", _import, "bring in an .npz archive, robomimic HDF5, Minari or LeRobot v3 dataset, or MCAP bags")
+    p.add_argument("file", type=Path, metavar="FILE", help="file, folder (of bags too) or Minari id")
     p.add_argument("--task", help="checks sizes and gives names; without it they come from the file")
     p.add_argument("--episode-length", type=int, metavar="N", help="npz only: every episode has N steps, ended by a time limit")
     p.add_argument("--fps", type=int, metavar="HZ", help="rate of the recording (default: the task's or the file's)")

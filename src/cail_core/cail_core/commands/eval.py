@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
         check_format(args.video)
     result = evaluate(task, policy, args.episodes, args.seed)
     print(describe(result, task.spec.has_success))
-    if task.spec.has_success and not args.no_references:
+    if task.spec.has_success and not args.no_references and not task.spec.on_arm:
         print("for reference:")
         for name, reference in references(task, args.seed).items():
             played = evaluate(task, reference, max(1, args.episodes // 4), args.seed)

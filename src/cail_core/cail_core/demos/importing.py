@@ -33,9 +33,9 @@ def malformed_is_said(path: Path) -> Iterator[None]:
         raise BadInput(f"{path}: not a well-formed file of its kind ({type(fault).__name__}: {text})") from None
 
 
-def open_source(path: Path, episode_length: int | None = None) -> Source:
-    """The demonstrations in `path`, whatever wrote them."""
-    from cail_core.demos.formats import lerobot, minari, npz, robomimic
+def open_source(path: Path, episode_length: int | None = None, task: str | None = None) -> Source:
+    """The demonstrations in `path`, whatever wrote them; `task` where the caller expects a particular one."""
+    from cail_core.demos.formats import lerobot, mcap, minari, npz, robomimic
 
     if path.suffix != ".npz" and episode_length is not None:
         raise BadInput(f"--episode-length is for .npz files only; {path} marks its episodes itself")
@@ -50,7 +50,13 @@ def open_source(path: Path, episode_length: int | None = None) -> Source:
         return minari.read(folder)
     if not path.exists():
         raise BadInput(f"{path}: no such file or folder")
-    raise BadInput(f"expected an .npz archive, a robomimic .hdf5, a Minari folder or a LeRobot v3 folder, given {path}")
+    bags = mcap.find(path)
+    if bags:
+        return mcap.read(bags, task)
+    raise BadInput(
+        f"expected an .npz archive, a robomimic .hdf5, a Minari folder, a LeRobot v3 folder, an .mcap bag or a folder of bags,"
+        f" given {path}"
+    )
 
 
 def import_demos(
@@ -58,7 +64,11 @@ def import_demos(
 ) -> tuple[DemoDataset, list[str]]:
     """Write the demonstrations in `path` as a new dataset at `out`; it appears whole or not at all. Returns notes too."""
     with malformed_is_said(path):
-        source = open_source(path, episode_length)
+        source = open_source(path, episode_length, spec.name if spec else None)
+    if source.recorded:
+        spec = None
+        if fps is not None:
+            raise BadInput(f"{path}: recorded at {source.fps} frames a second, given --fps {fps}; leave it out")
     features = dict(source.features)
     if spec is not None:
         _check_sizes(path, source, spec)

@@ -118,7 +118,7 @@ def mark_done(path: Path) -> Path:
 
 def bags_of(folder: Path) -> list[Path]:
     """The complete bags of a dataset, in the order in which they were recorded."""
-    return sorted(folder.glob(f"*{DONE}"), key=stem_of)
+    return sorted((path for path in folder.glob(f"*{DONE}") if not path.name.endswith(SAVING)), key=stem_of)
 
 
 def stem_of(path: Path) -> str:

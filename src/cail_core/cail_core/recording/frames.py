@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -192,8 +193,11 @@ def episode_from_bag(path: Path, task: RecordableTask, trim: Trim | None = None)
     """The demonstration that the bag holds, as it was saved; or trimmed otherwise."""
     about = about_episode(path)
     maker = EpisodeMaker(task, Timing(**about["timing"]))
-    for moment in moments_of(read_messages(path)):
-        maker.add(moment)
+    try:
+        for moment in moments_of(read_messages(path)):
+            maker.add(moment)
+    except (struct.error, UnicodeDecodeError) as fault:
+        raise DatasetError(f"{path}: a message is not what its topic's type says ({fault})") from None
     return maker.episode(about["demonstrator"], about["outcome"], trim or Trim(**about["trim"]), stem_of(path))
 
 

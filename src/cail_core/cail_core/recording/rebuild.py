@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cail_core import durable
 from cail_core.demos import layout
@@ -17,6 +17,21 @@ from cail_core.recording.frames import Trim, about_episode, episode_from_bag, fe
 from cail_core.tasks import TaskSpec
 
 
+class Kind(NamedTuple):
+    """What is the same in all episodes of a dataset."""
+
+    task: str
+    robot: str
+    rate: int
+
+    @classmethod
+    def of(cls, about: dict[str, Any]) -> Kind:
+        return cls(about["task"], about["robot_type"], about["timing"]["rate"])
+
+    def __str__(self) -> str:
+        return f"task {self.task}, robot {self.robot}, {self.rate} Hz"
+
+
 def rebuild(
     root: Path, out: Path | None = None, trim: Trim | None = None, progress: Callable[[int], None] = lambda done: None
 ) -> tuple[DemoDataset, list[str]]:
@@ -24,17 +39,12 @@ def rebuild(
     bags = bags_of(root / FOLDER)
     if not bags:
         raise BadInput(f"expected bags in {root / FOLDER}, found none; only recorded datasets can be rebuilt")
-    abouts = [about_episode(path) for path in bags]
-    first, *_ = kinds = [(about["task"], about["robot_type"], about["timing"]["rate"]) for about in abouts]
-    other = [(path, kind) for path, kind in zip(bags, kinds, strict=True) if kind != first]
-    faults = [f"{path.name}: {_kind(kind)}, the first has {_kind(first)}" for path, kind in other]
-    if faults:
-        raise BadInput(listed("these bags are not of one dataset", faults))
+    kind = one_kind(bags)
     ranks, how, notes = _ranks(root, [stem_of(path) for path in bags], in_place=out is None)
 
     def write(folder: Path) -> None:
-        task = recordable(first[0])
-        with create(folder, task.spec, first[1], first[2], in_place=True) as writer:
+        task = recordable(kind.task)
+        with create(folder, task.spec, kind.robot, kind.rate, in_place=True) as writer:
             for done, path in enumerate(bags, start=1):
                 writer.save_episode(episode_from_bag(path, task, trim))
                 progress(done)
@@ -64,8 +74,14 @@ def create(root: Path, spec: TaskSpec, robot: str, rate: int, *, in_place: bool 
     )
 
 
-def _kind(kind: tuple[str, str, int]) -> str:
-    return f"task {kind[0]}, robot {kind[1]}, {kind[2]} Hz"
+def one_kind(bags: list[Path]) -> Kind:
+    """What all of the bags are of; BadInput lists those that are of something else than the first."""
+    kinds = [Kind.of(about_episode(path)) for path in bags]
+    first = kinds[0]
+    faults = [f"{path.name}: {kind}, the first has {first}" for path, kind in zip(bags, kinds, strict=True) if kind != first]
+    if faults:
+        raise BadInput(listed("these bags are not of one dataset", faults))
+    return first
 
 
 def _ranks(root: Path, stems: list[str], *, in_place: bool) -> tuple[dict[int, int], dict[str, Any], list[str]]:

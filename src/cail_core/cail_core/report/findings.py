@@ -107,6 +107,9 @@ def _play(found: Findings, episodes: int, seed: int) -> None:
     try:
         task = get_task(found.subject.task)
         found.spec = task.spec
+        if task.spec.on_arm:
+            found.missing.append(f"no episodes are played on an arm for a report; `cail eval --task {task.spec.name}` plays them")
+            return
         for run in found.runs if episodes else []:
             if run.policy is None:
                 continue

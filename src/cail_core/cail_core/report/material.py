@@ -157,7 +157,7 @@ def _attach_dataset(run: RunFolder, demos: Path | None) -> None:
         run.missing.append(f"the demonstrations '{name}' were not found; `cail report {run.folder} --demos D` finds them")
         return
     dataset = DemoDataset(found)
-    if dataset.task != run.task:
+    if run.task not in (dataset.task, f"{dataset.task}-ros"):  # acted out over the topics it is the same task
         raise BadInput(f"{found} holds demonstrations of '{dataset.task}', {run.folder} was trained for '{run.task}'; "
                        "give --demos D")
     if run.confidence is not None and len(run.confidence) != dataset.frames:

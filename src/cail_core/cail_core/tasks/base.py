@@ -62,6 +62,8 @@ class TaskSpec:
     most_envs: int = 20
     """Environments worth having at once: a world of a simulator may take much memory."""
     view: View | None = None
+    on_arm: bool = False
+    """Acted out by an arm over ROS, perhaps a real one: nothing plays there that was not asked for."""
 
     def __post_init__(self) -> None:
         places = () if self.view is None else (self.view.position, *(thing.at for thing in self.view.things))

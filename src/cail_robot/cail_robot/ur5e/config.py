@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
-from cail_robot.safety import Limits
+from cail_robot.limits import Limits
 
 
 @dataclass(frozen=True)

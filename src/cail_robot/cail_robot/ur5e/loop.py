@@ -23,11 +23,11 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from cail_core.config import build
+from cail_robot.scheduling import realtime
 from cail_robot.ur5e.config import UR5eConfig
 from cail_robot.ur5e.dashboard import Dashboard, DashboardError
 from cail_robot.ur5e.gripper import GripperThread
 from cail_robot.ur5e.link import Command, Link, Mode, State
-from cail_robot.ur5e.scheduling import realtime
 
 PERIOD_S = 0.002
 LONGEST_PERIOD_S = 0.0025

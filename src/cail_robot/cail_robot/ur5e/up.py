@@ -11,9 +11,9 @@ from cail_core.config import find_config, load_config
 from cail_core.errors import CailError
 from cail_robot.node import ArmNode
 from cail_robot.ros import run
+from cail_robot.scheduling import realtime
 from cail_robot.ur5e.arm import UR5eArm
 from cail_robot.ur5e.config import UR5eConfig
-from cail_robot.ur5e.scheduling import realtime
 
 
 class UR5e:
@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     UR5e.add_arguments(parser)
     args = parser.parse_args(ours)
     try:
-        return run(lambda: UR5e.nodes(args), [parser.prog, *words[len(ours) :]])
+        return run(lambda: UR5e.nodes(args), [parser.prog, *words[len(ours) :]], realtime=True)
     except CailError as fault:
         print(f"ur5e_node: {fault}", file=sys.stderr)
         return 2

@@ -21,7 +21,7 @@ from typing import Any
 from cail_core.benchmarks.result import save
 from cail_core.errors import CailError
 from cail_core.progress import bar, console, table
-from cail_robot.ur5e.scheduling import realtime
+from cail_robot.scheduling import realtime
 from cail_sim.ursim.process import BoxProcess
 
 INJECTIONS = {"smoke": 1, "short": 5, "full": 20}

@@ -21,9 +21,9 @@ from cail_core.errors import CailError
 from cail_core.progress import console, table
 from cail_robot.arm import ArmError, ArmMode
 from cail_robot.pacing import Pace
+from cail_robot.scheduling import realtime
 from cail_robot.ur5e.arm import UR5eArm
 from cail_robot.ur5e.config import GripperConfig, UR5eConfig
-from cail_robot.ur5e.scheduling import realtime
 from cail_sim.ursim.bench_faults import Lab
 from cail_sim.ursim.process import BoxProcess
 

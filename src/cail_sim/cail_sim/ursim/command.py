@@ -31,7 +31,7 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from cail_robot.ur5e.scheduling import realtime
+    from cail_robot.scheduling import realtime
     from cail_sim.ursim import faults
     from cail_sim.ursim.plant import KinematicArm, Plant
     from cail_sim.ursim.server import Server

@@ -40,6 +40,8 @@ class Source:
     text: str | None = None
     robot_type: str | None = None
     fps: int | None = None
+    recorded: bool = False
+    """By this project: robot and rate are what it says, whatever the task's usual ones are."""
     notes: list[str] = field(default_factory=list)
 
 

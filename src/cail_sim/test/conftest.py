@@ -1,0 +1,5 @@
+"""Fixtures that several test files share."""
+
+from boxes import box, shared
+
+__all__ = ["box", "shared"]
