@@ -1,4 +1,5 @@
-"""A policy as a folder: `policy.safetensors`, `policy.json`, `README.md`. Loading and acting need NumPy only, never a pickle.
+"""A policy as a folder: `policy.safetensors`, `policy.json`, `README.md`, and where it was trained on demonstrations its guard,
+`guard.safetensors`. Loading and acting need NumPy only, never a pickle.
 
 The network is an MLP on (observation − mean) / scale whose output goes through tanh: actions in [-1, 1].
 """
@@ -21,6 +22,7 @@ from safetensors.numpy import load_file, save
 
 from cail_core import durable
 from cail_core.errors import BadInput, listed
+from cail_core.guard import Guard, read_guard
 from cail_core.tasks.base import Array, Demonstrator, Policy, TaskSpec
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 FORMAT = "cail-policy"
 FORMAT_VERSION = 1
 FILES = ("policy.safetensors", "policy.json", "README.md")
+GUARD = "guard.safetensors"
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0, dtype=np.float32)}
 
 
@@ -43,6 +46,11 @@ class PolicyCard:
     action_scale: str
     fps: int
     activation: str = "tanh"
+    robot: str = ""
+    """Which robot gave the demonstrations; empty where that is not known."""
+    observation_units: str = ""
+    guard: dict[str, float] = field(default_factory=dict)
+    """Thresholds of the out-of-distribution guard; its states are in `guard.safetensors`."""
     limits: dict[str, float] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -53,8 +61,9 @@ class PolicyCard:
 class PolicyRunner:
     """A loaded policy: call it with one observation [d] or a batch [n, d]."""
 
-    def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]], guard: Guard | None = None) -> None:
         self.card = card
+        self.guard = guard
         self._activation = ACTIVATIONS[card.activation]
         self._mean, self._scale = (weights[name].astype(np.float32) for name in ("observation_mean", "observation_scale"))
         depth = sum(name.endswith(".weight") for name in weights)
@@ -74,19 +83,26 @@ class PolicyRunner:
         action: Array = np.tanh(x @ weight + bias)
         return action
 
-    def check(self, spec: TaskSpec) -> None:
-        """Refuse a task whose observations or actions are not the ones that the policy was trained on."""
+    def faults(self, spec: TaskSpec) -> list[str]:
+        """In what a task's observations or actions are not the ones that the policy was trained on."""
+        card = self.card
         faults = [
             f"its {what} are {', '.join(trained)}; the task '{spec.name}' has {', '.join(given)}"
             for what, trained, given in (
-                ("observations", self.card.observation_names, spec.observation_names),
-                ("actions", self.card.action_names, spec.action_names),
+                ("observations", card.observation_names, spec.observation_names),
+                ("actions", card.action_names, spec.action_names),
             )
             if list(trained) != list(given)
         ]
-        if self.card.action_scale != spec.action_scale:
-            faults.append(f"its action of 1 means {self.card.action_scale}; in the task '{spec.name}' {spec.action_scale}")
-        if faults:
+        if card.action_scale != spec.action_scale:
+            faults.append(f"its action of 1 means {card.action_scale}; in the task '{spec.name}' {spec.action_scale}")
+        if card.observation_units and card.observation_units != spec.observation_units:
+            faults.append(f"its observations are {card.observation_units}; in the task '{spec.name}' {spec.observation_units}")
+        return faults
+
+    def check(self, spec: TaskSpec) -> None:
+        """Refuse a task that it does not fit."""
+        if faults := self.faults(spec):
             raise BadInput(listed(f"the policy was trained for the task '{self.card.task}' and does not fit", faults))
 
 
@@ -100,14 +116,21 @@ def load_policy(folder: Path) -> PolicyRunner:
     if missing:
         raise BadInput(f"{folder}: expected a policy folder, but {' and '.join(missing)} is missing")
     card = _read_card(folder / "policy.json")
-    try:
-        weights = load_file(folder / "policy.safetensors")
-    except (SafetensorError, OSError, ValueError) as fault:
-        raise BadInput(f"{folder / 'policy.safetensors'}: not a safetensors file or damaged: {fault}") from None
+    weights = _load(folder / FILES[0])
     faults = _weight_faults(card, weights)
     if faults:
-        raise BadInput(listed(str(folder / "policy.safetensors"), faults))
-    return PolicyRunner(card, weights)
+        raise BadInput(listed(str(folder / FILES[0]), faults))
+    if not card.guard:
+        return PolicyRunner(card, weights)
+    guard = read_guard(str(folder / GUARD), _load(folder / GUARD), card.guard, len(card.observation_names))
+    return PolicyRunner(card, weights, guard)
+
+
+def _load(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as fault:
+        raise BadInput(f"{path}: not a safetensors file or damaged: {fault}") from None
 
 
 def save_policy(
@@ -118,28 +141,34 @@ def save_policy(
     provenance: Mapping[str, Any],
     *,
     limits: Mapping[str, float] | None = None,
+    guard: Guard | None = None,
+    robot: str = "",
     card_text: str = "",
 ) -> PolicyCard:
     """Write the deterministic policy of `actor` into `folder`, all of it or nothing; an older policy there is replaced.
 
     `provenance` (JSON values) says what made it: data, seed, steps, command. `limits` are the speeds and accelerations that
-    it was trained for. `card_text` is Markdown for the card, for instance the demonstrations that it trusted.
+    it was trained for (default: the task's), `guard` tells where it may be trusted, `robot` gave the demonstrations.
+    `card_text` is Markdown for the card, for instance the demonstrations that it trusted.
     """
     weights, activation = _arrays(actor)
     card = PolicyCard(
         task=spec.name, method=method, observation_names=list(spec.observation_names), action_names=list(spec.action_names),
-        action_scale=spec.action_scale, fps=spec.fps, activation=activation, limits=dict(limits or {}),
+        action_scale=spec.action_scale, fps=spec.fps, activation=activation, robot=robot,
+        observation_units=spec.observation_units, guard=guard.thresholds() if guard else {},
+        limits=dict(spec.limits if limits is None else limits),
         provenance=dict(provenance), versions=_versions(),
     )
     content = (save(weights), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
-               _readme(card, spec, card_text).encode())
-    _write(Path(folder), dict(zip(FILES, content, strict=True)))
+               _readme(card, spec, card_text + (f"\n{guard.text()}" if guard else "")).encode())
+    files = dict(zip(FILES, content, strict=True)) | ({GUARD: save(guard.arrays())} if guard else {})
+    _write(Path(folder), files)
     return card
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """All of `files` or nothing at `folder`, in place of an older policy if there is one."""
-    if folder.exists() and (not folder.is_dir() or any(p.name not in FILES for p in folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(p.name not in (*FILES, GUARD) for p in folder.iterdir())):
         raise BadInput(f"{folder}: expected a free place or an older policy to replace, found something else")
     durable.make_folder(folder.absolute().parent)
     with (durable.replaced_folder if folder.exists() else durable.new_folder)(folder) as building:
@@ -206,6 +235,8 @@ def _read_card(path: Path) -> PolicyCard:
         raise BadInput(f"{path}: expected format_version {FORMAT_VERSION}, given {values.get('format_version')!r}; update cail")
     kinds = {"task": str, "method": str, "observation_names": list, "action_names": list, "action_scale": str, "fps": int,
              "activation": str, "limits": dict, "provenance": dict, "versions": dict}
+    later = {"robot": str, "observation_units": str, "guard": dict}  # older policies lack these
+    kinds |= {name: kind for name, kind in later.items() if name in values}
     faults = [f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}" for name, kind in kinds.items()
               if not isinstance(values.get(name), kind)]
     if not faults and values["activation"] not in ACTIVATIONS:
