@@ -23,7 +23,7 @@ from cail_robot.deploy_config import DeployConfig, Deployment, prepare
 from cail_robot.deploy_screen import line, screen
 from cail_robot.deploy_session import Phase, Session
 from cail_robot.record import INPUTS, ROBOTS, arm_of, arm_options, source_of
-from cail_robot.recorder import Recorder
+from cail_robot.recorder import SILENCE_S, Recorder
 from cail_robot.safety import Limits
 from cail_robot.teleop import Input, Steering, TeleopConfig, Wish
 
@@ -67,6 +67,9 @@ def register(commands: Any) -> None:
     switch("--check", "hold the card against task and arm, start nothing")
     p.add_argument("--viewer", choices=("true", "false"), default="false", help="show the simulator's window (default: false)")
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="of the simulator's scenes (default: 0)")
+    p.add_argument("--config", default="deploy", metavar="FILE", help="settings (default: the installed deploy.yaml)")
+    p.add_argument("--silence", type=float, default=SILENCE_S, metavar="S",
+                   help=f"seconds without a message on a needed topic that end a recording (default: {SILENCE_S:g})")
     p.add_argument("--namespace", default="arm", help="of the arm's topics (default: arm)")
     p.set_defaults(run=_run)
 
@@ -90,6 +93,8 @@ def _run(args: argparse.Namespace) -> int:
         raise BadInput("expected --robot-type with --robot running, such as panda_sim or ur5e")
     if args.input == "none" and robot not in SIMULATED and args.dry_run == "false":
         raise BadInput(f"expected somebody at {robot} who can take over: choose an --input other than none")
+    if not 0.1 <= args.silence <= 60:
+        raise BadInput(f"expected --silence between 0.1 and 60, given {args.silence}")
     if args.episodes < 1:
         raise BadInput(f"expected --episodes of 1 or more, given {args.episodes}")
     args.task = args.task or _task_of(args.policy)
@@ -97,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
         plan = _prepare(args, robot, _limits(args))
         if args.check == "true":
             return _say_fit(plan)
-    teleop, config = load_config(TeleopConfig, find_config("teleop")), load_config(DeployConfig, find_config("deploy"))
+    teleop, config = load_config(TeleopConfig, find_config("teleop")), load_config(DeployConfig, find_config(args.config))
     with ExitStack() as stack:
         things = recordable(args.task).over_topics(recordable(args.task).spec.fps).needs
         link = stack.enter_context(_Link(args.namespace, things, commands=args.dry_run == "false"))
@@ -155,7 +160,8 @@ def _recorder(args: argparse.Namespace, plan: Deployment, stack: ExitStack) -> R
     if args.record == "false" or args.dry_run == "true":
         return None
     namespace = f"/{args.namespace.strip('/')}"
-    recorder = Recorder(args.dataset, plan.task, robot=plan.robot, demonstrator=plan.name, rate=plan.rate, namespace=namespace)
+    recorder = Recorder(args.dataset, plan.task, robot=plan.robot, demonstrator=plan.name, rate=plan.rate, namespace=namespace,
+                        silence_s=args.silence)  # fmt: skip
     stack.callback(recorder.close)
     return recorder
 

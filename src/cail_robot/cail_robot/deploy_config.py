@@ -29,7 +29,7 @@ OUTSIDE_M = 0.01
 class DeployConfig:
     """`config/deploy.yaml`."""
 
-    arm_max_age_s: float = setting(0.2, "pose, gripper, executed twist: older stops the policy", low=0.03, high=2.0)
+    arm_max_age_s: float = setting(0.2, "pose, gripper, executed twist: older stops the policy", low=0.03, high=60.0)
     things_max_age_s: float = setting(0.5, "poses of the task's things: older stops the policy", low=0.03, high=60.0)
     stale_grace_s: float = setting(1.0, "inputs that are fresh again within this let the policy go on", low=0.0, high=60.0)
     settle_s: float = setting(0.3, "from a reset to the first decision, and from the end to the saving", low=0.05, high=10.0)

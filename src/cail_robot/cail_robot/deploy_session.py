@@ -244,6 +244,8 @@ class Session:
                              " watchdog brings the arm to rest without commands")  # fmt: skip
         if self._recorder is not None and self._job is None:
             self._recorder.check()
+            if self._recorder.warning and self.phase in OPEN:
+                self.message = self._recorder.warning
         self._moment = None if self._stale else self.link.look(self._gripper)
         if self.phase not in OPEN:
             return None
@@ -298,8 +300,7 @@ class Session:
         elif self.phase is Phase.STOPPED and not self._attended and now - self._since > self.config.settle_s:
             self._finish("failure", self._why)
         elif self.phase is Phase.ENDING:
-            seen = self._recorder is None or not self._recorder.recording or self._recorder.task_outcome is not None
-            if now - self._since > self.config.settle_s * (1 if seen else 3):
+            if self._recorded() or now - self._since > self.config.settle_s:
                 self._become(Phase.SAVING, self.message)
                 self._submit(lambda recorder: self._cut(recorder, self._outcome, self.commander, None))
         elif self.phase is Phase.SAVING and self._job is None:
@@ -463,6 +464,12 @@ class Session:
         self._outcome, self._why = outcome, why
         self._become(Phase.ENDING, f"{outcome}{f': {why}' if why else ''}")
         self._played = Played(outcome, self.total, self._clock() - self.began, self._takeovers, why)
+
+    def _recorded(self) -> bool:
+        """Whether the recorder, which hears of each moment a little later, has seen the end that the task came to."""
+        recorder = self._recorder
+        by_task = not self._why and self._outcome != "timeout"
+        return recorder is None or not recorder.recording or not by_task or recorder.task_outcome is not None
 
     def _count(self) -> None:
         if self._outcome:

@@ -60,7 +60,7 @@ class Tally:
             alone = [one for one in self.episodes if not one.takeovers]
             made = Evaluation(np.zeros(n), np.zeros(n, dtype=np.int64), np.array(success))
             low, high = made.success_interval()
-            rows.append(("success", f"{100 * made.success_rate:.1f}%  (95% interval {100 * low:.1f}% … {100 * high:.1f}%)"))
+            rows.append(("success rate", f"{100 * made.success_rate:.1f}%  (95% interval {100 * low:.1f}% … {100 * high:.1f}%)"))
             if alone:
                 returns = np.array([one.total_reward for one in alone])
                 rows.append(("return", f"{returns.mean():.2f} ± {returns.std():.2f}  ({len(alone)} episodes without a takeover)"))

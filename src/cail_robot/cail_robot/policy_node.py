@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from geometry_msgs.msg import PoseStamped, TwistStamped
@@ -109,19 +110,20 @@ class PolicyNode(TeleopNode):
             self._events.publish(String(data=text))
 
     def arm_limits(self, timeout_s: float) -> Limits:
-        """The limits that the arm's node has now. The node must be spun by another thread."""
-        names = list(Limits.__dataclass_fields__)
+        """The limits that the arm's node has now, all that have a value everywhere. Another thread must spin this node."""
+        names = [field.name for field in fields(Limits) if field.default != ()]  # one without a value spoils the whole answer
         until = time.monotonic() + timeout_s
         future = None
         while time.monotonic() < until:
             if future is None and self._limits_client.service_is_ready():
                 future = self._limits_client.call_async(GetParameters.Request(names=names))
             if future is not None and future.done():
-                return limits_from({name: _value(answer) for name, answer in zip(names, future.result().values, strict=True)})
+                found = {name: _value(answer) for name, answer in zip(names, future.result().values, strict=True)}
+                return limits_from({**found, "keep_out": []})
             time.sleep(0.02)
         raise ArmError(f"waited {timeout_s:g} s for {self.get_namespace()}/arm_node; is the arm's node up (`cail up sim`)?")
 
 
 def _value(answer: Any) -> Any:
-    """A double, or a list of them; a parameter without a value is an empty list."""
+    """A double, or a list of them."""
     return answer.double_value if answer.type == 3 else list(answer.double_array_value)
