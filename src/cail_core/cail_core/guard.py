@@ -22,7 +22,7 @@ from cail_core.tasks.base import Array
 
 REFERENCES, PROBES = 1024, 2000
 """States kept, and states whose distances give the thresholds."""
-QUANTILE, SLOW_FACTOR, STOP_FACTOR = 0.99, 1.5, 3.0
+QUANTILE, SLOW_FACTOR, STOP_FACTOR = 0.99, 1.0, 1.5
 """`slow_at` and `stop_at` are these factors of the distance that this share of the trusted states does not exceed."""
 LEAST_SHARE = 0.25
 """Of the speed just before `stop_at`."""
