@@ -30,8 +30,9 @@ def untrained(folder: Path, task: str = "panda") -> Path:
     """A policy that hardly moves, with a guard that trusts everything near the table."""
     spec = get_task(task).spec
     actor = TanhGaussianActor(spec.observation_dim, spec.action_dim, torch.Generator().manual_seed(0))
-    states = np.random.default_rng(0).normal(0, 2, (400, spec.observation_dim)).astype(np.float32)
-    states[:, :3] *= 0.1
+    rng = np.random.default_rng(0)
+    states = rng.normal(0, 2, (400, spec.observation_dim)).astype(np.float32)
+    states[:, :3] = rng.uniform((-1.0, -0.9, -0.45), (1.2, 2.3, 0.25), (400, 3))  # the tool, inside the arm's workspace
     save_policy(folder, actor, spec, "untrained", {}, guard=Guard.fit(states, np.ones(400), np.arange(400) // 20),
                 robot=spec.robot_type)
     return folder
@@ -59,7 +60,7 @@ def test_what_does_not_fit_is_listed_together_and_nothing_starts(tmp_path: Path,
         (["--robot", "running"], "expected --robot-type"),
         (["--episodes", "0"], "--episodes of 1 or more"),
         (["--policy", "nowhere"], "expected a policy folder"),
-        (["--task", "pointmass", "--input", "none"], "seen through an arm's topics"),
+        (["--task", "pointmass", "--input", "none"], "expected a task of the simulated Panda"),
         (["--robot", "ur5e_sim", "--input", "none", "--check"], "--other-robot if that is meant"),
     ],
 )
