@@ -46,7 +46,8 @@ START_PATIENCE_S = 15.0
 """So long the recorder may be unable to begin, such as while the arm's rate is not known yet."""
 SELF_RESETTING = ("panda_sim",)
 """Robots whose `reset` puts the arm back as well."""
-WITHIN_ONE_S = 1.0
+HEARD_WITHIN_S = 1.0
+"""An arm whose newest message is younger than this is there."""
 
 
 class Phase(enum.Enum):
@@ -237,7 +238,7 @@ class Session:
         limit = dict.fromkeys(("ee_pose", "twist_executed", "gripper_state"), self.config.arm_max_age_s)
         old = {name: age for name, age in ages.items() if age > limit.get(name, self.config.things_max_age_s)}
         self._stale = [f"{name} {_old(age)}" for name, age in old.items()]
-        if min(ages["ee_pose"], ages["twist_executed"]) < WITHIN_ONE_S:
+        if min(ages["ee_pose"], ages["twist_executed"]) < HEARD_WITHIN_S:
             self._heard = now
         elif now - self._heard > self.config.lost_after_s and self.phase is not Phase.WAITING:
             return self._end(f"the arm's node has been silent for {now - self._heard:.0f} s; whatever happened to it, its own"
@@ -252,7 +253,7 @@ class Session:
         outcome = None
         if self._moment is not None:
             reward, outcome = self._view.advance(self._moment, self._moment.executed)
-            self.total += reward
+            self.total += reward if self.phase is not Phase.STOPPED else 0.0  # waiting for a person is no one's doing
         if self.dry_run:
             if now - self._since > self.deployment.time_limit_s * self.episodes:
                 self._end("")

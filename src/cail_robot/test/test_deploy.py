@@ -12,6 +12,7 @@ from builders import fast_folder
 from reach import Messages, Reach, feed
 from reach_policy import START, near_guard, write_policy
 
+from cail_core.config import find_config, load_config
 from cail_core.demos.dataset import DemoDataset
 from cail_core.errors import BadInput
 from cail_core.recording.moments import Moment
@@ -76,6 +77,10 @@ def test_a_guard_and_a_robot_are_waived_only_by_name(tmp_path: Path) -> None:
     assert free.guard is None
     assert [note for note in free.notes if "guard" in note or "another robot" in note] == [
         "another robot: it was trained on ur5e, this is panda_sim", "runs without its out-of-distribution guard"]  # fmt: skip
+
+
+def test_the_installed_settings_are_the_documented_ones() -> None:
+    assert load_config(DeployConfig, find_config("deploy")) == DeployConfig()
 
 
 # Sessions.

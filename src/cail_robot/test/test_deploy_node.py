@@ -118,13 +118,13 @@ def until_said(deploy: Any, text: str) -> None:
 
 
 def test_an_episode_is_played_recorded_and_counted(folder: Path) -> None:
-    with scene(), process(*DEPLOY, "--policy", folder / "p", "--input", "none", "--episodes", 2, "--max-speed", 0.1, "--record",
+    with scene(), process(*DEPLOY, "--policy", folder / "p", "--input", "none", "--episodes", 2, "--max-speed", 0.25, "--record",
                           "--dataset", folder / "d", *settings(folder)) as deploy:  # fmt: skip
         text = said(deploy)
     assert deploy.returncode == 0, text
     assert "\nepisodes 2\n" in text
     assert "100.0% (95% interval 34.2% … 100.0%)" in text, text
-    assert "runs at 0.1 m/s, trained at 0.5" in text
+    assert "runs at 0.25 m/s, trained at 0.5" in text
     dataset = DemoDataset(folder / "d")
     assert check(folder / "d") == []
     assert [(row.demonstrator, row.outcome) for row in dataset.rows] == [("policy p", "success")] * 2
@@ -160,7 +160,7 @@ def test_a_stale_input_the_guard_and_a_signal_stop_the_policy(folder: Path) -> N
 
 
 def test_the_arm_stops_when_the_deployment_is_killed_and_the_deployment_ends_when_the_arm_is(folder: Path) -> None:
-    command = (*DEPLOY, "--policy", folder / "p", "--input", "none", "--max-speed", 0.02, *settings(folder, lost_after_s=5.0))
+    command = (*DEPLOY, "--policy", folder / "p", "--input", "none", "--max-speed", 0.02, *settings(folder, lost_after_s=2.0))
     with scene() as (operator, _, arm):
         with process(*command) as deploy:
             drives(operator)
