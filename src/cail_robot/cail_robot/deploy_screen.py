@@ -23,7 +23,7 @@ def screen(session: Session, width: int, height: int) -> list[str]:
     gripper = "" if report.gripper is None else f"gripper {100 * report.gripper:.0f}% open"
     title = f"cail deploy  {deployment.name}  {deployment.task.spec.name} on {deployment.robot}, {deployment.rate} Hz, " \
             f"{deployment.max_speed:g} m/s{'  DRY RUN' if session.dry_run else ''}"  # fmt: skip
-    said = (*deployment.notes, session.message)
+    said = (*deployment.notes, session.parts.trouble, session.message)
     words = [part for text in said if text for part in textwrap.wrap(text, max(20, width - 2))[:4]]
     commands = session.phase in (Phase.POLICY, Phase.OPERATOR)
     lines = [
@@ -51,7 +51,7 @@ def line(session: Session) -> str:
     """What has changed, where there is no screen."""
     if session.dry_run and session.phase is Phase.POLICY:
         return f"would command {twist(session)} | {guard(session)} | {session.message}"
-    said = f" | {session.message}" if session.message else ""
+    said = "".join(f" | {text}" for text in (session.message, session.parts.trouble) if text)
     return f"{session.phase.value} | {len(session.tally.episodes) + (session.phase in OPEN)} of {session.episodes}{said}"
 
 

@@ -11,7 +11,6 @@ import json
 import math
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
 import numpy as np
@@ -19,9 +18,11 @@ import numpy as np
 from cail_core.errors import CailError
 from cail_core.recording.moments import Moment, Vector
 from cail_robot.deploy_config import DeployConfig, Deployment
+from cail_robot.deploy_home import WayHome
+from cail_robot.deploy_recording import Parts
 from cail_robot.deploy_tally import Played, Tally
 from cail_robot.desk import ArmLink
-from cail_robot.recorder import Recorder, RecordingRefused
+from cail_robot.recorder import Recorder
 from cail_robot.teleop import (
     FAILURE,
     GRIP,
@@ -38,8 +39,6 @@ from cail_robot.teleop import (
     Wish,
 )
 
-REACHED_M = 0.01
-"""A point on the way home counts as reached."""
 GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
 START_PATIENCE_S = 15.0
@@ -111,7 +110,8 @@ class Session:
         """`attended`: somebody is at the input. `simulated`: episodes begin by themselves, no person is near the arm."""
         self.deployment, self.config, self.episodes, self.dry_run = deployment, config, episodes, dry_run
         self.link, self._input, self._steering, self._clock = link, source, steering, clock
-        self._attended, self._simulated, self._recorder, self._operator = attended, simulated, recorder, operator
+        self._attended, self._simulated, self._operator = attended, simulated, operator
+        self.parts = Parts(recorder)
         self.tally = Tally()
         self.phase = Phase.WAITING
         self.message = ""
@@ -130,9 +130,7 @@ class Session:
         self._outcome = ""
         self._held = False
         self._next: Callable[[], None] = lambda: None
-        self._path: list[tuple[float, ...]] = []
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="saving")
-        self._job: Future[None] | None = None
+        self._way: WayHome | None = None
         self._period = 1.0 / deployment.rate
         self._asked = float("-inf")
         now = clock()
@@ -208,7 +206,7 @@ class Session:
             self.tally.discarded += 1
             self._become(Phase.SAVING, "discarded; once more")
             self._outcome = ""
-            self._submit(_discard)
+            self.parts.discard()
         elif event == RESET and self.phase is Phase.BY_HAND:
             self.link.reset()
 
@@ -218,15 +216,14 @@ class Session:
         self._takeovers += 1
         self._become(Phase.OPERATOR, "you command: Enter gives back to the policy, s and f end the episode")
         self._tell("takeover")
-        self._submit(lambda recorder: self._cut(recorder, "failure", before, self._operator))
+        self.parts.cut("failure", before, self._operator)
 
     def _give_back(self) -> None:
         before, self.commander = self.commander, f"policy {self.deployment.name}"
-        after = self.commander
         self._limit_from = self._clock()
         self._become(Phase.POLICY, "the policy commands again")
         self._tell("given back")
-        self._submit(lambda recorder: self._cut(recorder, "unknown", before, after))
+        self.parts.cut("unknown", before, self.commander)
 
     def _tell(self, event: str) -> None:
         self.link.tell(json.dumps({"event": event, "by": self.commander, "recording": True, "time": time.time()}))
@@ -243,10 +240,7 @@ class Session:
         elif now - self._heard > self.config.lost_after_s and self.phase is not Phase.WAITING:
             return self._end(f"the arm's node has been silent for {now - self._heard:.0f} s; whatever happened to it, its own"
                              " watchdog brings the arm to rest without commands")  # fmt: skip
-        if self._recorder is not None and self._job is None:
-            self._recorder.check()
-            if self._recorder.warning and self.phase in OPEN:
-                self.message = self._recorder.warning
+        self.parts.check()
         self._moment = None if self._stale else self.link.look(self._gripper)
         if self.phase not in OPEN:
             return None
@@ -264,7 +258,7 @@ class Session:
         return None
 
     def _answer(self) -> None:
-        """What the arm's services and the recorder answered."""
+        """What the arm's services answered."""
         if (answer := self.link.answer()) is not None:
             what, done, words = answer
             if what == "reset" and self.phase is Phase.RESETTING:
@@ -277,9 +271,6 @@ class Session:
                     self._by_hand(lambda: self._become(Phase.SETTLING), f"{words}; Enter starts the episode")
             elif not done or what in ("enable", "clear_fault"):
                 self.message = words
-        if self._job is not None and self._job.done():
-            job, self._job = self._job, None
-            job.result()  # an error of this program is not passed over
 
     # What is commanded.
 
@@ -301,10 +292,11 @@ class Session:
         elif self.phase is Phase.STOPPED and not self._attended and now - self._since > self.config.settle_s:
             self._finish("failure", self._why)
         elif self.phase is Phase.ENDING:
-            if self._recorded() or now - self._since > self.config.settle_s:
+            by_task = not self._why and self._outcome != "timeout"
+            if not by_task or self.parts.has_seen_the_end() or now - self._since > self.config.settle_s:
                 self._become(Phase.SAVING, self.message)
-                self._submit(lambda recorder: self._cut(recorder, self._outcome, self.commander, None))
-        elif self.phase is Phase.SAVING and self._job is None:
+                self.parts.cut(self._outcome, self.commander)
+        elif self.phase is Phase.SAVING and not self.parts.busy:
             self._count()
         self._move(twist)
 
@@ -412,10 +404,7 @@ class Session:
         tool = self._moment.pose[:3]
         if math.dist(tool, home) <= self.config.home_within_m:
             return self._put_back()
-        limits = self.deployment.limits
-        top = limits.ceiling()[2] - limits.workspace_margin_m
-        across = max(tool[2], min(top, home[2] + self.config.home_rise_m))
-        self._path = [(tool[0], tool[1], across), (home[0], home[1], across), home]
+        self._way = WayHome(tool, home, self.deployment.limits, self.config)
         self._grip(1.0)
         self._become(Phase.HOMING, "the arm goes back to its start: up, across, down")
         return None
@@ -423,31 +412,25 @@ class Session:
     def _homewards(self, now: float) -> Vector:
         if not self.link.permitted and self.link.state not in ("ENABLED", "HOLDING"):
             self._become(Phase.WAITING)
-        if self._moment is None or now - self._since < GRIPPER_S:
+        if self._moment is None or self._way is None or now - self._since < GRIPPER_S:
             return NOWHERE
-        left = [goal - at for goal, at in zip(self._path[0], self._moment.pose[:3], strict=True)]
-        away = math.hypot(*left)
-        if away < REACHED_M:
-            self._path.pop(0)
-            if not self._path:
-                self._put_back()
-            return NOWHERE
-        speed = min(self.config.home_speed, self.deployment.limits.max_linear_speed, 2.0 * away)
-        return (*(speed * d / away for d in left), 0.0, 0.0, 0.0)
+        twist = self._way.twist(self._moment.pose[:3])
+        if twist is None:
+            self._put_back()
+        return twist or NOWHERE
 
     def _put_back(self) -> None:
         self._become(Phase.RESETTING)
         self.link.reset()
 
     def _settle(self, now: float) -> None:
-        if now - self._since < self.config.settle_s or self._job is not None:
+        if now - self._since < self.config.settle_s or self.parts.busy:
             return
-        recorder = self._recorder
-        if recorder is not None and not recorder.recording:
+        if not self.parts.open:
             if now - self._since > START_PATIENCE_S:
-                self._end(self.message)
+                self._end(self.parts.trouble)
             else:
-                self._submit(lambda recorder: self._record(recorder, f"policy {self.deployment.name}"))
+                self.parts.start(f"policy {self.deployment.name}")
             return
         if self._moment is None or not self.link.permitted:
             if now - self._since > START_PATIENCE_S:
@@ -466,15 +449,10 @@ class Session:
         self._become(Phase.ENDING, f"{outcome}{f': {why}' if why else ''}")
         self._played = Played(outcome, self.total, self._clock() - self.began, self._takeovers, why)
 
-    def _recorded(self) -> bool:
-        """Whether the recorder, which hears of each moment a little later, has seen the end that the task came to."""
-        recorder = self._recorder
-        by_task = not self._why and self._outcome != "timeout"
-        return recorder is None or not recorder.recording or not by_task or recorder.task_outcome is not None
-
     def _count(self) -> None:
         if self._outcome:
             self.tally.episodes.append(self._played)
+        self.tally.unrecorded = self.parts.lost
         if len(self.tally.episodes) >= self.episodes:
             self._end("")
         elif self.link.state not in ("ENABLED", "HOLDING"):
@@ -491,43 +469,8 @@ class Session:
     def close(self) -> None:
         """No motion; what is open is not kept, what is being saved is completed."""
         self._move(NOWHERE)
-        self._worker.shutdown(wait=True)
+        self.parts.close()
         self._input.close()
-
-    # The recorder, in a thread of its own: saving must not hold up a command.
-
-    def _submit(self, job: Callable[[Recorder], None]) -> None:
-        recorder = self._recorder
-        if recorder is not None:
-            self._job = self._worker.submit(job, recorder)
-
-    def _record(self, recorder: Recorder, by: str) -> None:
-        recorder.demonstrator = by
-        try:
-            recorder.start()
-        except CailError as fault:
-            self.message = str(fault)
-
-    def _cut(self, recorder: Recorder, outcome: str, by: str, then: str | None) -> None:
-        """Save what one has commanded, and go on recording what the next one commands."""
-        recorder.demonstrator = by
-        try:
-            if not recorder.recording:
-                raise RecordingRefused(recorder.warning)
-            if recorder.frames:
-                recorder.save(outcome)
-            else:
-                recorder.discard()
-        except (CailError, OSError) as fault:
-            self.tally.unrecorded += 1
-            self.message = f"not recorded: {fault}"
-        if then is not None:
-            self._record(recorder, then)
-
-
-def _discard(recorder: Recorder) -> None:
-    if recorder.recording:
-        recorder.discard()
 
 
 def _old(age: float) -> str:

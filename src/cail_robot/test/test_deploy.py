@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -334,8 +335,8 @@ def test_a_takeover_becomes_a_demonstration_of_the_operator(tmp_path: Path) -> N
         def steps(n: int) -> None:
             for _ in range(n):
                 made.step()
-                if made._job is not None:
-                    made._job.result()
+                while made.parts.busy:
+                    time.sleep(0.001)
 
         while made.phase is not Phase.POLICY:
             steps(1)
