@@ -64,6 +64,8 @@ class Made:
                 queue += [*item.keys(), *item.values()]
             elif isinstance(item, (list, tuple)):
                 queue += item
+            elif isinstance(item, types.FunctionType):  # what an event handler starts once a process has ended well
+                queue += item(types.SimpleNamespace(returncode=0), None)
         return found
 
 

@@ -36,7 +36,11 @@ setup(
         "console_scripts": ["ur5e_node = cail_robot.ur5e.up:main"],
         "cail.arms": ["ur5e = cail_robot.ur5e.up:UR5e"],
         "cail.benchmarks": ["recording = cail_robot.recording_bench:run"],
-        "cail.commands": ["record = cail_robot.record:register", "up = cail_robot.up:register"],
+        "cail.commands": [
+            "deploy = cail_robot.deploy:register",
+            "record = cail_robot.record:register",
+            "up = cail_robot.up:register",
+        ],
         "cail.tasks": [
             "panda-carry-ros = cail_robot.ros_env:PandaCarryOverRos",
             "panda-ros = cail_robot.ros_env:PandaOverRos",

@@ -1,4 +1,5 @@
-"""A policy as a folder: `policy.safetensors`, `policy.json`, `README.md`. Loading and acting need NumPy only, never a pickle.
+"""A policy as a folder: `policy.safetensors`, `policy.json`, `README.md`, and where it was trained on demonstrations its guard,
+`guard.safetensors`. Loading and acting need NumPy only, never a pickle.
 
 The network is an MLP on (observation − mean) / scale whose output goes through tanh: actions in [-1, 1].
 """
@@ -21,6 +22,7 @@ from safetensors.numpy import load_file, save
 
 from cail_core import durable
 from cail_core.errors import BadInput, listed
+from cail_core.guard import Guard, read_guard
 from cail_core.tasks.base import Array, Demonstrator, Policy, TaskSpec
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ FILES = ("policy.safetensors", "policy.json", "README.md")
 ACTION_BOUND = 1.0 - 1e-4
 """Actions are inverted through tanh no closer to ±1 than this: at 1 the inverse is infinite, and in float32 already
 inexact long before. Demonstrations that press against the limit so keep a finite log-probability."""
+GUARD = "guard.safetensors"
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0.0, dtype=np.float32)}
 
 
@@ -46,6 +49,11 @@ class PolicyCard:
     action_scale: str
     fps: int
     activation: str = "tanh"
+    robot: str = ""
+    """Which robot gave the demonstrations; empty where that is not known."""
+    observation_units: str = ""
+    guard: dict[str, float] = field(default_factory=dict)
+    """Thresholds of the out-of-distribution guard; its states are in `guard.safetensors`."""
     limits: dict[str, float] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
@@ -93,9 +101,10 @@ class Mode:
 class PolicyRunner(Mode):
     """A loaded policy."""
 
-    def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]], guard: Guard | None = None) -> None:
         super().__init__(Network(weights, card.activation))
         self.card = card
+        self.guard = guard
 
     def __call__(self, observation: Array) -> Array:
         given = np.shape(observation)[-1]
@@ -103,19 +112,26 @@ class PolicyRunner(Mode):
             raise BadInput(f"the policy for '{self.card.task}' expects {self.network.inputs} observations, given {given}")
         return super().__call__(observation)
 
-    def check(self, spec: TaskSpec) -> None:
-        """Refuse a task whose observations or actions are not the ones that the policy was trained on."""
+    def faults(self, spec: TaskSpec) -> list[str]:
+        """In what a task's observations or actions are not the ones that the policy was trained on."""
+        card = self.card
         faults = [
             f"its {what} are {', '.join(trained)}; the task '{spec.name}' has {', '.join(given)}"
             for what, trained, given in (
-                ("observations", self.card.observation_names, spec.observation_names),
-                ("actions", self.card.action_names, spec.action_names),
+                ("observations", card.observation_names, spec.observation_names),
+                ("actions", card.action_names, spec.action_names),
             )
             if list(trained) != list(given)
         ]
-        if self.card.action_scale != spec.action_scale:
-            faults.append(f"its action of 1 means {self.card.action_scale}; in the task '{spec.name}' {spec.action_scale}")
-        if faults:
+        if card.action_scale != spec.action_scale:
+            faults.append(f"its action of 1 means {card.action_scale}; in the task '{spec.name}' {spec.action_scale}")
+        if card.observation_units and card.observation_units != spec.observation_units:
+            faults.append(f"its observations are {card.observation_units}; in the task '{spec.name}' {spec.observation_units}")
+        return faults
+
+    def check(self, spec: TaskSpec) -> None:
+        """Refuse a task that it does not fit."""
+        if faults := self.faults(spec):
             raise BadInput(listed(f"the policy was trained for the task '{self.card.task}' and does not fit", faults))
 
 
@@ -129,14 +145,21 @@ def load_policy(folder: Path) -> PolicyRunner:
     if missing:
         raise BadInput(f"{folder}: expected a policy folder, but {' and '.join(missing)} is missing")
     card = _read_card(folder / "policy.json")
-    try:
-        weights = load_file(folder / "policy.safetensors")
-    except (SafetensorError, OSError, ValueError) as fault:
-        raise BadInput(f"{folder / 'policy.safetensors'}: not a safetensors file or damaged: {fault}") from None
+    weights = _load(folder / FILES[0])
     faults = _weight_faults(card, weights)
     if faults:
-        raise BadInput(listed(str(folder / "policy.safetensors"), faults))
-    return PolicyRunner(card, weights)
+        raise BadInput(listed(str(folder / FILES[0]), faults))
+    if not card.guard:
+        return PolicyRunner(card, weights)
+    guard = read_guard(str(folder / GUARD), _load(folder / GUARD), card.guard, len(card.observation_names))
+    return PolicyRunner(card, weights, guard)
+
+
+def _load(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as fault:
+        raise BadInput(f"{path}: not a safetensors file or damaged: {fault}") from None
 
 
 def save_policy(
@@ -147,28 +170,34 @@ def save_policy(
     provenance: Mapping[str, Any],
     *,
     limits: Mapping[str, float] | None = None,
+    guard: Guard | None = None,
+    robot: str = "",
     card_text: str = "",
 ) -> PolicyCard:
     """Write the deterministic policy of `actor` into `folder`, all of it or nothing; an older policy there is replaced.
 
     `provenance` (JSON values) says what made it: data, seed, steps, command. `limits` are the speeds and accelerations that
-    it was trained for. `card_text` is Markdown for the card, for instance the demonstrations that it trusted.
+    it was trained for (default: the task's), `guard` tells where it may be trusted, `robot` gave the demonstrations.
+    `card_text` is Markdown for the card, for instance the demonstrations that it trusted.
     """
     network = network_of(actor)
     card = PolicyCard(
         task=spec.name, method=method, observation_names=list(spec.observation_names), action_names=list(spec.action_names),
-        action_scale=spec.action_scale, fps=spec.fps, activation=network.activation, limits=dict(limits or {}),
+        action_scale=spec.action_scale, fps=spec.fps, activation=network.activation, robot=robot,
+        observation_units=spec.observation_units, guard=guard.thresholds() if guard else {},
+        limits=dict(spec.limits if limits is None else limits),
         provenance=dict(provenance), versions=_versions(),
     )
     content = (save(dict(network.weights)), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
-               _readme(card, spec, card_text).encode())
-    _write(Path(folder), dict(zip(FILES, content, strict=True)))
+               _readme(card, spec, card_text + (f"\n{guard.text()}" if guard else "")).encode())
+    files = dict(zip(FILES, content, strict=True)) | ({GUARD: save(guard.arrays())} if guard else {})
+    _write(Path(folder), files)
     return card
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
     """All of `files` or nothing at `folder`, in place of an older policy if there is one."""
-    if folder.exists() and (not folder.is_dir() or any(p.name not in FILES for p in folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or any(p.name not in (*FILES, GUARD) for p in folder.iterdir())):
         raise BadInput(f"{folder}: expected a free place or an older policy to replace, found something else")
     durable.make_folder(folder.absolute().parent)
     with (durable.replaced_folder if folder.exists() else durable.new_folder)(folder) as building:
@@ -235,6 +264,8 @@ def _read_card(path: Path) -> PolicyCard:
         raise BadInput(f"{path}: expected format_version {FORMAT_VERSION}, given {values.get('format_version')!r}; update cail")
     kinds = {"task": str, "method": str, "observation_names": list, "action_names": list, "action_scale": str, "fps": int,
              "activation": str, "limits": dict, "provenance": dict, "versions": dict}
+    later = {"robot": str, "observation_units": str, "guard": dict}  # older policies lack these
+    kinds |= {name: kind for name, kind in later.items() if name in values}
     faults = [f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}" for name, kind in kinds.items()
               if not isinstance(values.get(name), kind)]
     if not faults and values["activation"] not in ACTIVATIONS:

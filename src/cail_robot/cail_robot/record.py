@@ -70,8 +70,8 @@ def _run(args: argparse.Namespace) -> int:
     if robot is None:
         raise BadInput("expected --robot-type with --robot running, such as panda_sim or ur5e: the dataset keeps it")
     with ExitStack() as stack:
-        source, terminal = _source(args, config, stack)
-        make_arm = _arm(args)
+        source, terminal = source_of(args, config, stack)
+        make_arm = arm_of(args)
         recorder = Recorder(
             args.dataset,
             task,
@@ -97,7 +97,7 @@ def _run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _source(args: argparse.Namespace, config: TeleopConfig, stack: ExitStack) -> tuple[Input, Terminal | None]:
+def source_of(args: argparse.Namespace, config: TeleopConfig, stack: ExitStack) -> tuple[Input, Terminal | None]:
     """What steers, and the terminal to draw on, if there is one."""
     if args.input == "keyboard":
         terminal = Terminal("steer with --input gamepad, joy_topic or scripted", controlling=True)
@@ -122,10 +122,16 @@ def _other_source(args: argparse.Namespace, config: TeleopConfig, keys: Keyboard
     return Stick.open(args.input, args.device, config, keys)
 
 
-def _arm(args: argparse.Namespace) -> Callable[[], list[Any]] | None:
+def arm_of(args: argparse.Namespace) -> Callable[[], list[Any]] | None:
     """Makes the arm's nodes, None where they run already; said early where the arm is not installed."""
     if args.robot == "running":
         return None
+    arm, options = arm_options(args)
+    return lambda: list(arm.nodes(options))
+
+
+def arm_options(args: argparse.Namespace) -> tuple[Any, argparse.Namespace]:
+    """The arm's class and its own options, made of ours."""
     name = ROBOTS[args.robot]
     found = {entry.name: entry for entry in entry_points(group="cail.arms")}
     if name not in found:
@@ -144,8 +150,7 @@ def _arm(args: argparse.Namespace) -> Callable[[], list[Any]] | None:
         if "--window" not in offered:
             raise BadInput(f"--viewer true is for a simulator of ours, {args.robot} has no window")
         words.append("--window")
-    options = parser.parse_args(words)
-    return lambda: list(arm.nodes(options))
+    return arm, parser.parse_args(words)
 
 
 class _Nodes:

@@ -63,16 +63,17 @@ class RecorderNode(Node):  # type: ignore[misc]
 class TeleopNode(Node):  # type: ignore[misc]
     """The arm as the desk sees it."""
 
-    def __init__(self, namespace: str = "/arm") -> None:
-        super().__init__("teleop", namespace=namespace)
+    def __init__(self, namespace: str = "/arm", name: str = "teleop", *, commands: bool = True) -> None:
+        """Without `commands` it watches: nothing is there that could publish one."""
+        super().__init__(name, namespace=namespace)
         self.report = ArmReport()
         self._status = "no word from the arm's node yet", ""
         self._frame = ""
         self._position: tuple[float, ...] = ()
         self._gripper: float | None = None
         self._answers: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
-        self._twists = self.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
-        self._grips = self.create_publisher(Float64, "gripper_cmd", COMMAND_QOS)
+        self._twists = self.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS) if commands else None
+        self._grips = self.create_publisher(Float64, "gripper_cmd", COMMAND_QOS) if commands else None
         self.create_subscription(PoseStamped, "ee_pose", self._on_pose, STATE_QOS)
         self.create_subscription(Float64, "gripper_state", self._on_gripper, STATE_QOS)
         self.create_subscription(DiagnosticStatus, "status", self._on_status, STATUS_QOS)
@@ -86,7 +87,7 @@ class TeleopNode(Node):  # type: ignore[misc]
 
     def move(self, twist: Axes) -> None:
         self.report = ArmReport(*self._status, self._position, self._gripper)
-        if not self._frame:
+        if not self._frame or self._twists is None:
             return
         message = TwistStamped()
         message.header.stamp, message.header.frame_id = self.get_clock().now().to_msg(), self._frame
@@ -95,7 +96,8 @@ class TeleopNode(Node):  # type: ignore[misc]
         self._twists.publish(message)
 
     def grip(self, opening: float) -> None:
-        self._grips.publish(Float64(data=opening))
+        if self._grips is not None:
+            self._grips.publish(Float64(data=opening))
 
     def stop(self) -> None:
         self._call("stop")

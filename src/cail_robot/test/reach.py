@@ -34,6 +34,12 @@ class ReachView:
     def action(self, twist: Vector, moment: Moment) -> Sequence[float]:
         return [v / FULL_SPEED for v in twist[:3]]
 
+    def twist(self, action: Sequence[float]) -> Vector:
+        return (*(FULL_SPEED * a for a in action), 0.0, 0.0, 0.0)
+
+    def gripper(self, moment: Moment, action: Sequence[float]) -> float | None:
+        return None
+
 
 class Reach:
     """Registered as `reach` by `install`."""

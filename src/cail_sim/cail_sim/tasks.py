@@ -11,13 +11,23 @@ from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
 from cail_core.recording.pick_place import PickPlaceAvoidView
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
-from cail_core.tasks.pick_place_avoid import ACTION_NAMES, GRIPPER_ACTION, OBSERVATION_NAMES, PickPlaceAvoidConfig, view
+from cail_core.tasks.pick_place_avoid import (
+    ACTION_NAMES,
+    GRIPPER_ACTION,
+    OBSERVATION_NAMES,
+    OBSERVATION_UNITS,
+    PickPlaceAvoidConfig,
+    view,
+)
 from cail_robot.limits import Limits
 from cail_sim.arm import PANDA, ArmModel
 from cail_sim.demonstrators import demonstrator
 from cail_sim.env import PickPlaceAvoidEnv
 from cail_sim.vector import Batch, LocalEnv, WorkerEnv
 from cail_sim.world import WorldConfig
+
+SHOWN_LIMITS = ("max_linear_speed", "max_linear_acceleration", "max_linear_jerk")
+"""Of the safety filter: a policy's card keeps them."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,8 @@ class Panda:
             most_envs=8,  # a world takes some 40 MB
             view=view(task, self.config.world.bottle_radius_m, self.config.world.obstacle_half_m[0],
                       2 * self.config.world.obstacle_half_m[2]),
+            observation_units=OBSERVATION_UNITS,
+            limits={name: getattr(self.config.limits, name) for name in SHOWN_LIMITS},
         )
 
     def one(self, *, visible: bool = False, window: bool = False) -> PickPlaceAvoidEnv:

@@ -31,17 +31,26 @@ class Sim:
         parser.add_argument("--window", action="store_true", help="show PyBullet's window")
 
     @staticmethod
+    def limits(args: argparse.Namespace) -> Limits:
+        """What the node will start with."""
+        return load_config(Limits, find_config(args.limits)) if args.limits else _task(args.task).config.limits
+
+    @staticmethod
     def nodes(args: argparse.Namespace) -> list[SimNode]:
         from cail_sim.node import REALTIME_TICKS, SimNode
         from cail_sim.panda_arm import PandaArm
 
-        task = get_task(args.task)
-        if not isinstance(task, Panda):
-            raise BadInput(f"expected a task of the simulated Panda (panda, panda-carry), given '{args.task}'")
-        limits = load_config(Limits, find_config(args.limits)) if args.limits else task.config.limits
+        task = _task(args.task)
         paced = args.pace == "realtime"
         arm = PandaArm(task, REALTIME_TICKS if paced else None, window=args.window)
-        return [SimNode(arm, limits, seed=args.seed, paced=paced, namespace=args.namespace)]
+        return [SimNode(arm, Sim.limits(args), seed=args.seed, paced=paced, namespace=args.namespace)]
+
+
+def _task(name: str) -> Panda:
+    task = get_task(name)
+    if not isinstance(task, Panda):
+        raise BadInput(f"expected a task of the simulated Panda (panda, panda-carry), given '{name}'")
+    return task
 
 
 def main(argv: list[str] | None = None) -> int:

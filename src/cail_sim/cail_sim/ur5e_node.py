@@ -16,6 +16,7 @@ from geometry_msgs.msg import PoseStamped
 from cail_core.cli import whole_number
 from cail_core.config import find_config, load_config
 from cail_core.errors import CailError
+from cail_robot.limits import Limits
 from cail_robot.node import ArmNode, stamped_pose
 from cail_robot.ros import STATE_QOS
 from cail_robot.scheduling import realtime
@@ -76,6 +77,11 @@ class UR5eSim:
         parser.add_argument("--seed", type=whole_number, default=0, help="of where the things stand; default: 0")
         parser.add_argument("--window", action="store_true", help="show PyBullet's window")
         parser.add_argument("--namespace", default="arm", help="default: arm")
+
+    @staticmethod
+    def limits(args: argparse.Namespace) -> Limits:
+        """What the node will start with."""
+        return load_config(UR5eConfig, find_config(args.config)).limits
 
     @staticmethod
     def nodes(args: argparse.Namespace) -> list[UR5eSimNode]:

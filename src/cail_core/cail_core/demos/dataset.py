@@ -122,6 +122,7 @@ class DemoDataset:
             starts=starts,
             rank=np.array([row.rank or 0 for row in self.rows], dtype=np.int64),
             demonstrator=[row.demonstrator for row in self.rows],
+            robot=self.info["robot_type"] or "",
         )
 
     def _checked(self, path: Path, rows: list[EpisodeRow], names: list[str]) -> pa.Table:

@@ -28,6 +28,7 @@ class Demonstrations:
     starts: Ints
     rank: Ints
     demonstrator: list[str] = field(default_factory=list)
+    robot: str = ""
 
     def __post_init__(self) -> None:
         n = len(self.states)

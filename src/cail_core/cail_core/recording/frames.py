@@ -44,6 +44,19 @@ class TopicView(Protocol):
 
 
 @runtime_checkable
+class ActingView(TopicView, Protocol):
+    """A task that a policy can act in through the topics."""
+
+    def twist(self, action: Sequence[float]) -> Vector:
+        """The twist that an action in [-1, 1] asks for at the speed that the task is learned at."""
+        ...
+
+    def gripper(self, moment: Moment, action: Sequence[float]) -> float | None:
+        """The opening to command together with this action, 0 closed … 1 open; None where the task has no gripper."""
+        ...
+
+
+@runtime_checkable
 class RecordableTask(Task, Protocol):
     """A task that can be recorded from the arm's topics."""
 

@@ -41,6 +41,14 @@ class PickPlaceAvoidView:
         gripper = [-1.0 if self._closing(moment) else 1.0] if self._explicit else []
         return [v / self._full_speed for v in twist[:3]] + gripper
 
+    def twist(self, action: Sequence[float]) -> Vector:
+        x, y, z = (min(1.0, max(-1.0, float(a))) * self._full_speed for a in action[:3])
+        return x, y, z, 0.0, 0.0, 0.0
+
+    def gripper(self, moment: Moment, action: Sequence[float]) -> float:
+        """As the action says, else by the reflex that the policy was trained with."""
+        return 0.0 if self._task.gripper(self._scene(moment), float(action[3]) if self._explicit else None) else 1.0
+
     def _closing(self, moment: Moment) -> bool:
         return self._grasped if moment.gripper_cmd is None else moment.gripper_cmd < 0.5
 

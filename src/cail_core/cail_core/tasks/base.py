@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
@@ -64,6 +64,10 @@ class TaskSpec:
     view: View | None = None
     on_arm: bool = False
     """Acted out by an arm over ROS, perhaps a real one: nothing plays there that was not asked for."""
+    observation_units: str = ""
+    """How the observed numbers are meant, such as "lengths in units of 0.2 m"; a policy's card keeps it."""
+    limits: Mapping[str, float] = field(default_factory=dict)
+    """What the safety filter allows where the task is learned; a policy's card keeps it."""
 
     def __post_init__(self) -> None:
         places = () if self.view is None else (self.view.position, *(thing.at for thing in self.view.things))

@@ -38,6 +38,7 @@ goes on with whatever it did before and steers no more. Lengths are divided by `
 LENGTH_SCALE_M = 0.2
 LEAN_SCALE = 0.1
 TOOL_ORIGIN: Vec = (0.5, -0.15, 0.2)
+OBSERVATION_UNITS = f"lengths / {LENGTH_SCALE_M} m, the tool from {TOOL_ORIGIN}, leans / {LEAN_SCALE}"
 ACTION_NAMES = ("velocity_x", "velocity_y", "velocity_z")
 GRIPPER_ACTION = "gripper"
 

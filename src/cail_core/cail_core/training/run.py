@@ -26,6 +26,7 @@ from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.evaluation import evaluate
+from cail_core.guard import Guard
 from cail_core.policy import Mode, network_of, save_policy
 from cail_core.tasks.base import Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
@@ -184,10 +185,12 @@ def _save(run: Run, learner: Learner, progress: dict[str, Any]) -> None:
 def _save_policy(run: Run, learner: Learner) -> None:
     if not is_finite(learner.actor.state_dict()):
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
+    confidence = learner.confidence()
+    guard = Guard.fit(run.demos.states, confidence.numpy(), run.demos.episode_of_pair, run.seed)
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
                  "seed": run.seed, "steps": learner.done, "cail": __version__},
-                card_text=_trusted(run.demos, learner.confidence()))
+                guard=guard, robot=run.demos.robot, card_text=_trusted(run.demos, confidence))
 
 
 def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tensor) -> None:

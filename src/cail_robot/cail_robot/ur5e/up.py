@@ -9,6 +9,7 @@ import sys
 from cail_core.cli import Parser
 from cail_core.config import find_config, load_config
 from cail_core.errors import CailError
+from cail_robot.limits import Limits
 from cail_robot.node import ArmNode
 from cail_robot.ros import run
 from cail_robot.scheduling import realtime
@@ -24,6 +25,11 @@ class UR5e:
         parser.add_argument("--config", default="ur5e", metavar="FILE", help="settings; default: the installed ur5e.yaml")
         parser.add_argument("--robot-ip", metavar="ADDRESS", help="in place of the settings' robot_ip")
         parser.add_argument("--namespace", default="arm", help="default: arm")
+
+    @staticmethod
+    def limits(args: argparse.Namespace) -> Limits:
+        """What the node will start with."""
+        return load_config(UR5eConfig, find_config(args.config)).limits
 
     @staticmethod
     def nodes(args: argparse.Namespace) -> list[ArmNode]:

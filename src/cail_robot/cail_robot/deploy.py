@@ -1,0 +1,284 @@
+"""`cail deploy`: a learned policy on an arm, the operator's hand on the teleop device, all nodes in one process."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from cail_core.cli import say, whole_number
+from cail_core.config import find_config, load_config
+from cail_core.errors import BadInput
+from cail_core.recording.frames import recordable
+from cail_core.terminal import Terminal
+from cail_robot.deploy_config import DeployConfig, Deployment, prepare
+from cail_robot.deploy_screen import line, screen
+from cail_robot.deploy_session import Phase, Session
+from cail_robot.limits import Limits
+from cail_robot.record import INPUTS, ROBOTS, arm_of, arm_options, source_of
+from cail_robot.recorder import SILENCE_S, Recorder
+from cail_robot.teleop import Input, Steering, TeleopConfig, Wish
+
+DRAW_EVERY_S = 0.1
+SPIN_S = 0.05
+NODE_PATIENCE_S = 30.0
+SIMULATED = ("panda_sim", "ur5e_sim")
+
+
+def register(commands: Any) -> None:
+    p = commands.add_parser(
+        "deploy",
+        help="run a learned policy on an arm",
+        description="Run a learned policy on an arm. Its card is held against the task and the arm first: what does not fit is "
+        "listed, and nothing starts. Touching the teleop device takes over.",
+    )
+
+    def switch(name: str, text: str) -> None:
+        p.add_argument(name, nargs="?", const="true", default="false", choices=("true", "false"), help=text)
+
+    p.add_argument("--policy", type=Path, required=True, metavar="P", help="the policy's folder, such as RUN/policy")
+    p.add_argument("--robot", choices=(*ROBOTS, "running"), default="panda_sim",
+                   help="which arm to bring up; running: its node is up already (default: panda_sim)")
+    p.add_argument("--robot-ip", metavar="IP", help="address of the control box, for ur5e")
+    p.add_argument("--robot-type", metavar="NAME", help="with --robot running: which robot it is, such as panda_sim or ur5e")
+    p.add_argument("--task", default="", metavar="T", help="default: the policy's")
+    p.add_argument("--episodes", type=whole_number, default=10, metavar="N", help="default: 10")
+    p.add_argument("--rate", type=whole_number, default=0, metavar="HZ", help="decisions a second (default: as trained)")
+    p.add_argument("--max-speed", type=float, default=0.0, metavar="V",
+                   help="m/s that an action of 1 means, at most as trained (default: as trained, as far as the arm allows)")
+    p.add_argument("--input", choices=(*INPUTS, "none"), default="keyboard",
+                   help="what takes over; none: nobody, for simulators only (default: keyboard)")
+    p.add_argument("--device", metavar="FILE", help="gamepad or spacemouse: /dev/input/event… (default: the first that fits)")
+    p.add_argument("--script", type=Path, metavar="FILE", help="with --input scripted: what to do")
+    p.add_argument("--operator", default=getpass.getuser(), metavar="NAME", help="who takes over (default: the user)")
+    switch("--record", "record every episode, takeovers as demonstrations of the operator")
+    p.add_argument("--dataset", type=Path, default=Path("deployments"), metavar="D", help="for --record (default: deployments)")
+    switch("--dry-run", "everything but motion: show what would be commanded")
+    switch("--without-guard", "run a policy that has no out-of-distribution guard, or without it")
+    switch("--other-robot", "run a policy on another robot than it was trained on")
+    switch("--check", "hold the card against task and arm, start nothing")
+    p.add_argument("--viewer", choices=("true", "false"), default="false", help="show the simulator's window (default: false)")
+    p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="of the simulator's scenes (default: 0)")
+    p.add_argument("--config", default="deploy", metavar="FILE", help="settings (default: the installed deploy.yaml)")
+    p.add_argument("--silence", type=float, default=SILENCE_S, metavar="S",
+                   help=f"seconds without a message on a needed topic that end a recording (default: {SILENCE_S:g})")
+    p.add_argument("--namespace", default="arm", help="of the arm's topics (default: arm)")
+    p.set_defaults(run=_run)
+
+
+class Nobody:
+    """No input: an unattended run."""
+
+    help: tuple[str, ...] = ()
+
+    def read(self, timeout_s: float) -> Wish:
+        time.sleep(timeout_s)
+        return Wish()
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _run(args: argparse.Namespace) -> int:
+    robot = args.robot_type if args.robot == "running" else args.robot
+    if robot is None:
+        raise BadInput("expected --robot-type with --robot running, such as panda_sim or ur5e")
+    if args.input == "none" and robot not in SIMULATED and args.dry_run == "false":
+        raise BadInput(f"expected somebody at {robot} who can take over: choose an --input other than none")
+    if not 0.1 <= args.silence <= 60:
+        raise BadInput(f"expected --silence between 0.1 and 60, given {args.silence}")
+    if args.episodes < 1:
+        raise BadInput(f"expected --episodes of 1 or more, given {args.episodes}")
+    args.task = args.task or _task_of(args.policy)
+    if args.robot != "running":
+        plan = _prepare(args, robot, _limits(args))
+        if args.check == "true":
+            return _say_fit(plan)
+    teleop, config = load_config(TeleopConfig, find_config("teleop")), load_config(DeployConfig, find_config(args.config))
+    with ExitStack() as stack:
+        things = recordable(args.task).over_topics(recordable(args.task).spec.fps).needs
+        link = stack.enter_context(_Link(args.namespace, things, commands=args.dry_run == "false"))
+        if args.robot == "running":
+            plan = _prepare(args, robot, link.node.arm_limits(NODE_PATIENCE_S))
+            if args.check == "true":
+                return _say_fit(plan)
+        source, terminal = (Nobody(), None) if args.input == "none" else source_of(args, teleop, stack)
+        recorder = _recorder(args, plan, stack)
+        link.join(arm_of(args) or list, recorder, source)
+        for note in plan.notes:
+            say(f"cail: {note}")
+        session = Session(
+            plan, config, link.node, source, Steering(teleop), episodes=args.episodes, operator=args.operator, recorder=recorder,
+            attended=args.input != "none", simulated=robot in SIMULATED, dry_run=args.dry_run == "true",
+        )  # fmt: skip
+        drawn = stack.enter_context(terminal) if terminal else None
+        try:
+            ended = _loop(session, link, drawn)
+        finally:
+            session.close()
+            time.sleep(0.05)  # the last command, which is zero, is on its way
+    return _summary(session, recorder, ended)
+
+
+def _task_of(folder: Path) -> str:
+    from cail_core.policy import load_policy
+
+    return load_policy(folder).card.task
+
+
+def _limits(args: argparse.Namespace) -> Limits:
+    """Those that the arm's node will start with."""
+    arm, options = arm_options(args)
+    limits: Limits = arm.limits(options) if hasattr(arm, "limits") else load_config(Limits, find_config("limits"))
+    return limits
+
+
+def _prepare(args: argparse.Namespace, robot: str, limits: Limits) -> Deployment:
+    return prepare(
+        args.policy, limits, robot=robot, task=args.task, rate=args.rate, max_speed=args.max_speed,
+        without_guard=args.without_guard == "true", other_robot=args.other_robot == "true",
+    )  # fmt: skip
+
+
+def _say_fit(plan: Deployment) -> int:
+    print(f"{plan.name} fits {plan.task.spec.name} on {plan.robot}: {plan.rate} Hz, {plan.max_speed:g} m/s,"
+          f" at most {plan.time_limit_s:.1f} s an episode")  # fmt: skip
+    for note in plan.notes:
+        print(f"note: {note}")
+    return 0
+
+
+def _recorder(args: argparse.Namespace, plan: Deployment, stack: ExitStack) -> Recorder | None:
+    if args.record == "false" or args.dry_run == "true":
+        return None
+    namespace = f"/{args.namespace.strip('/')}"
+    recorder = Recorder(args.dataset, plan.task, robot=plan.robot, demonstrator=plan.name, rate=plan.rate, namespace=namespace,
+                        silence_s=args.silence)  # fmt: skip
+    stack.callback(recorder.close)
+    return recorder
+
+
+class _Link:
+    """The nodes of a deployment; each is spun by a thread of its own, so that none holds up another."""
+
+    def __init__(self, namespace: str, things: tuple[str, ...], *, commands: bool) -> None:
+        from cail_robot.ros import start  # first: it says how to add rclpy where it is missing
+
+        os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
+        sys.setswitchinterval(0.001)  # the control thread must not wait 5 ms for the interpreter
+        start(["cail", "--ros-args", "--log-level", "error"])
+        from cail_robot.policy_node import PolicyNode
+
+        self._namespace = namespace
+        self._ending = threading.Event()
+        self._arm: list[Any] = []
+        self._nodes: list[Any] = []
+        self._threads: list[threading.Thread] = []
+        self.node = PolicyNode(namespace, things, commands=commands)
+
+    def join(self, make_arm: Callable[[], list[Any]], recorder: Recorder | None, source: Input) -> None:
+        """The arm's nodes, where this process brings it up, and the recorder's."""
+        from cail_robot.record_nodes import RecorderNode
+
+        self._arm = make_arm()
+        self._spin(*self._arm)
+        if recorder is not None:
+            self._spin(RecorderNode(recorder, self._namespace))
+        if hasattr(source, "join"):
+            source.join(self.node)
+
+    @property
+    def alive(self) -> bool:
+        return all(getattr(node, "alive", True) for node in self._arm)
+
+    def _spin(self, *nodes: Any) -> None:
+        from rclpy.executors import SingleThreadedExecutor
+
+        if not nodes:
+            return
+        executor = SingleThreadedExecutor()
+        for node in nodes:
+            executor.add_node(node)
+        self._nodes += nodes
+
+        def spin() -> None:
+            while not self._ending.is_set():
+                executor.spin_once(timeout_sec=SPIN_S)
+            executor.shutdown(timeout_sec=0)
+
+        thread = threading.Thread(target=spin, daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def __enter__(self) -> _Link:
+        self._spin(self.node)
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        import rclpy
+
+        for node in self._arm:
+            if hasattr(node, "finish"):
+                node.finish()
+        self._ending.set()
+        for thread in self._threads:
+            thread.join()
+        for node in self._nodes:
+            node.destroy_node()
+        rclpy.try_shutdown()
+
+
+def _loop(session: Session, link: _Link, drawn: Terminal | None) -> int:
+    """Step until the end; the number of the signal that ended it, or 0."""
+    last, said = 0.0, ""
+    with _signals() as ended:
+        while session.phase is not Phase.DONE and not ended:
+            session.step()
+            if not link.alive:
+                session.fault = "the arm's control loop has ended"
+                break
+            now = time.monotonic()
+            if drawn is not None and now - last > DRAW_EVERY_S:
+                last = now
+                drawn.draw(screen(session, *drawn.size))
+            elif drawn is None and (text := line(session)) != said and now - last > DRAW_EVERY_S:
+                last, said = now, text
+                print(text, flush=True)
+        return ended[0] if ended else 0
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM, as many as come, end the loop and not the process."""
+    ended: list[int] = []
+    handlers = {number: signal.signal(number, lambda n, _: ended.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield ended
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _summary(session: Session, recorder: Recorder | None, ended: int) -> int:
+    plan = session.deployment
+    if not session.dry_run:
+        print(f"{plan.name}: {plan.task.spec.name} on {plan.robot}, {plan.rate} Hz, {plan.max_speed:g} m/s")
+        for row in session.tally.table():
+            print(f"  {row}")
+    if recorder is not None:
+        print(f"{recorder.root}: {len(recorder.saved)} episodes saved, {recorder.episodes} in the dataset")
+    if ended:
+        say(f"cail: ended by {signal.Signals(ended).name}; the arm was commanded to rest, what was saved is intact")
+        return 128 + ended
+    if session.fault:
+        say(f"cail: {session.fault}")
+        return 1
+    return 0

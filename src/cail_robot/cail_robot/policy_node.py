@@ -1,0 +1,129 @@
+"""The node of a deployment: hears what a policy looks at, and is the only one that commands the arm.
+
+Policy and operator command through this one publisher, so a takeover is a matter of one step of one loop.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Any
+
+from geometry_msgs.msg import PoseStamped, TwistStamped
+from rcl_interfaces.srv import GetParameters
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from std_msgs.msg import Float64, String
+
+from cail_core.recording import cdr
+from cail_core.recording.moments import STILL, Moment, Vector
+from cail_robot.arm import ArmError
+from cail_robot.limits import Limits
+from cail_robot.node import limits_from
+from cail_robot.record_nodes import TeleopNode
+from cail_robot.ros import STATE_QOS
+
+ARM_TOPICS = ("ee_pose", "twist_executed", "gripper_state")
+_KINDS: dict[str, Any] = {"ee_pose": PoseStamped, "twist_executed": TwistStamped, "gripper_state": Float64}
+_QOS = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
+
+
+class PolicyNode(TeleopNode):
+    """The arm as a deployment sees it. Its own thread spins it; `look` may be called from another."""
+
+    def __init__(self, namespace: str, things: Sequence[str], *, commands: bool = True) -> None:
+        super().__init__(namespace, "policy", commands=commands)
+        self.needs = (*ARM_TOPICS, *things)
+        self._lock = threading.Lock()
+        self._newest: dict[str, tuple[Vector, float, float]] = {}  # topic -> numbers, its stamp, when it came (monotonic)
+        self._executed: list[Vector] = []
+        self._values: dict[str, str] = {}
+        self._events = self.create_publisher(String, "episode_event", STATE_QOS) if commands else None
+        for name in self.needs:
+            self.create_subscription(_KINDS.get(name, PoseStamped), name, self._keep(name), _QOS, raw=True)
+        self._limits_client = self.create_client(GetParameters, "arm_node/get_parameters")
+
+    def _keep(self, name: str) -> Callable[[bytes], None]:
+        numbers = {"twist_executed": 6, "gripper_state": 0}.get(name, 7)
+
+        def keep(data: bytes) -> None:
+            now = time.monotonic()
+            values: Vector = ()
+            if numbers:
+                read = cdr.read_stamped(bytes(data), numbers)
+                values, stamp = read.values, read.stamp_ns * 1e-9
+            else:
+                values, stamp = (cdr.read_float64(bytes(data)),), float("nan")
+            with self._lock:
+                self._newest[name] = values, stamp, now
+                if name == "twist_executed":
+                    self._executed.append(values)
+                    del self._executed[:-100]
+
+        return keep
+
+    def _on_status(self, message: Any) -> None:
+        super()._on_status(message)
+        self._values = {pair.key: pair.value for pair in message.values}
+
+    @property
+    def permitted(self) -> bool:
+        """Enabled, and no zero command is awaited."""
+        return self._values.get("state") == "ENABLED" and self._values.get("zero_command_awaited") == "False"
+
+    @property
+    def ready(self) -> bool:
+        """The arm's services are there."""
+        return all(client.service_is_ready() for client in (self._enable, *self._triggers.values()))
+
+    @property
+    def state(self) -> str:
+        return self._values.get("state", "")
+
+    def ages(self) -> dict[str, float]:
+        """How old the newest message of each needed topic is, by its stamp or its arrival, whichever says older; inf: none."""
+        now, wall = time.monotonic(), self.get_clock().now().nanoseconds * 1e-9
+        with self._lock:
+            newest = dict(self._newest)
+        found = {}
+        for name in self.needs:
+            _, stamp, came = newest.get(name, ((), 0.0, float("-inf")))
+            found[name] = max(now - came, wall - stamp) if stamp == stamp else now - came
+        return found
+
+    def look(self, gripper_cmd: float | None) -> Moment | None:
+        """The newest of everything, and the mean of what was executed since the last look; None until all have been heard."""
+        with self._lock:
+            newest, executed = dict(self._newest), self._executed
+            if len(newest) < len(self.needs):
+                return None
+            self._executed = []
+        mean = tuple(sum(axis) / len(executed) for axis in zip(*executed, strict=True)) if executed else STILL
+        pose, stamp, _ = newest["ee_pose"]
+        things = {name: newest[name][0] for name in self.needs if name not in ARM_TOPICS}
+        return Moment(round(stamp * 1e9), 0, mean, STILL, pose, STILL, (), newest["gripper_state"][0][0], gripper_cmd, things)
+
+    def tell(self, text: str) -> None:
+        """Say on `episode_event`, and so in the bag, who commands."""
+        if self._events is not None:
+            self._events.publish(String(data=text))
+
+    def arm_limits(self, timeout_s: float) -> Limits:
+        """The limits that the arm's node has now, all that have a value everywhere. Another thread must spin this node."""
+        names = [field.name for field in fields(Limits) if field.default != ()]  # one without a value spoils the whole answer
+        until = time.monotonic() + timeout_s
+        future = None
+        while time.monotonic() < until:
+            if future is None and self._limits_client.service_is_ready():
+                future = self._limits_client.call_async(GetParameters.Request(names=names))
+            if future is not None and future.done():
+                found = {name: _value(answer) for name, answer in zip(names, future.result().values, strict=True)}
+                return limits_from({**found, "keep_out": []})
+            time.sleep(0.02)
+        raise ArmError(f"waited {timeout_s:g} s for {self.get_namespace()}/arm_node; is the arm's node up (`cail up sim`)?")
+
+
+def _value(answer: Any) -> Any:
+    """A double, or a list of them."""
+    return answer.double_value if answer.type == 3 else list(answer.double_array_value)

@@ -1,0 +1,211 @@
+"""Deployments as processes over real DDS, on an arm that moves as told; a tracker in this process shows the target."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from builders import fast_folder
+from person import at_terminal
+from reach import install
+from reach_policy import START, near_guard, write_policy
+
+pytest.importorskip("rclpy", reason="needs ROS 2's rclpy")
+from ros_bench import node_process, own_domain, process
+
+from cail_core.demos.check import check
+from cail_core.demos.dataset import DemoDataset
+from cail_core.recording.bag import bags_of, read_messages
+from cail_robot.operator import Operator, wait_for
+from cail_robot.ros import STATE_QOS
+
+HERE = Path(__file__).parent
+DEPLOY = ("-m", "cail_core.cli", "deploy", "--robot", "running", "--robot-type", "panda_sim")
+PATIENCE_S = 90.0
+
+own_domain()
+
+
+class Tracker:
+    """Says where the target is, 50 times a second, while it is on."""
+
+    def __init__(self, operator: Operator) -> None:
+        from geometry_msgs.msg import PoseStamped
+
+        self._message, self._node = PoseStamped, operator.node
+        self._publisher = operator.node.create_publisher(PoseStamped, "target_pose", STATE_QOS)
+        self.target = (START[0] + 0.1, START[1], START[2])
+        self.on = True
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ending.wait(0.02):
+            if self.on:
+                message = self._message()
+                message.header.stamp, message.header.frame_id = self._node.get_clock().now().to_msg(), "base"
+                p = message.pose.position
+                p.x, p.y, p.z = self.target
+                message.pose.orientation.w = 1.0
+                self._publisher.publish(message)
+
+    def end(self) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """With the task `reach` installed for child processes, and its policy."""
+    with fast_folder() as made:
+        install(Path(made, "site"))
+        path = os.pathsep.join([str(Path(made, "site")), str(HERE), os.environ.get("PYTHONPATH", "")])
+        monkeypatch.setenv("PYTHONPATH", path)
+        write_policy(Path(made, "p"), near_guard())
+        yield Path(made)
+
+
+@contextmanager
+def scene() -> Iterator[tuple[Operator, Tracker, Any]]:
+    with node_process(HERE / "reach_policy.py") as arm, Operator() as operator:
+        tracker = Tracker(operator)
+        try:
+            yield operator, tracker, arm
+        finally:
+            tracker.end()
+
+
+def executed(operator: Operator) -> tuple[float, float]:
+    """The newest executed velocity along x and y."""
+    v = operator.heard["twist_executed"][-1].twist.linear
+    return round(v.x, 4), round(v.y, 4)
+
+
+def drives(operator: Operator) -> None:
+    wait_for(lambda: operator.heard["twist_executed"] and executed(operator)[0] > 1e-3, "the policy to drive", PATIENCE_S)
+
+
+def said(deploy: Any) -> str:
+    """All that it printed until its end, with single spaces."""
+    text, _ = deploy.communicate(timeout=PATIENCE_S)
+    return "\n".join(" ".join(line.split()) for line in str(text).splitlines())
+
+
+def settings(folder: Path, **changes: float) -> list[object]:
+    """Options for a test machine that may be very busy."""
+    patient = {"arm_max_age_s": 30.0, "things_max_age_s": 30.0, "lost_after_s": 60.0, **changes}
+    file = folder / f"settings-{len(list(folder.iterdir()))}.yaml"
+    file.write_text("".join(f"{name}: {value}\n" for name, value in patient.items()))
+    return ["--config", file, "--silence", 60]
+
+
+def until_said(deploy: Any, text: str) -> None:
+    """Read what it prints until that comes."""
+    heard = []
+    for line in deploy.stdout:
+        heard.append(line)
+        if text in line:
+            return
+    raise AssertionError(f"expected {text!r}, it said:\n{''.join(heard)}")
+
+
+def test_an_episode_is_played_recorded_and_counted(folder: Path) -> None:
+    with scene(), process(*DEPLOY, "--policy", folder / "p", "--input", "none", "--episodes", 2, "--max-speed", 0.25, "--record",
+                          "--dataset", folder / "d", *settings(folder)) as deploy:  # fmt: skip
+        text = said(deploy)
+    assert deploy.returncode == 0, text
+    assert "\nepisodes 2\n" in text
+    assert "100.0% (95% interval 34.2% … 100.0%)" in text, text
+    assert "runs at 0.25 m/s, trained at 0.5" in text
+    dataset = DemoDataset(folder / "d")
+    assert check(folder / "d") == []
+    assert [(row.demonstrator, row.outcome) for row in dataset.rows] == [("policy p", "success")] * 2
+    bags = bags_of(folder / "d" / "bags")
+    assert len(bags) == 2
+    assert any(message.topic == "twist_cmd" for message in read_messages(bags[0]))
+
+
+def test_a_stale_input_the_guard_and_a_signal_stop_the_policy(folder: Path) -> None:
+    command = (*DEPLOY, "--policy", folder / "p", "--input", "none", "--episodes", 3, "--max-speed", 0.02, "--record",
+               "--dataset", folder / "d", *settings(folder, things_max_age_s=2.0))  # fmt: skip
+    with scene() as (operator, tracker, _), process(*command) as deploy:
+        drives(operator)
+        tracker.on = False
+        until_said(deploy, "no command: target_pose is 2.")
+        until_said(deploy, "stopped | 1 of 3 | no command: target_pose is")
+        wait_for(lambda: executed(operator) == (0.0, 0.0), "rest")
+        tracker.target, tracker.on = (START[0], START[1] + 0.7, START[2]), True
+        until_said(deploy, "the guard stopped the policy")
+        tracker.target = (START[0] + 0.1, START[1], START[2])
+        until_said(deploy, "the policy commands | 3 of 3")
+        drives(operator)
+        deploy.send_signal(signal.SIGINT)
+        text = said(deploy)
+        assert deploy.returncode == 128 + signal.SIGINT, text
+        assert "ended by SIGINT; the arm was commanded to rest, what was saved is intact" in text
+        assert "other failures 2" in text
+        assert "guard 1 stops" in text
+        wait_for(lambda: executed(operator) == (0.0, 0.0), "rest")
+    rows = DemoDataset(folder / "d").rows
+    assert {row.outcome for row in rows} == {"failure"}, "one that the guard stopped before its first frame is not kept"
+    assert len(list((folder / "d" / "bags").iterdir())) == len(rows), "nothing is left of the open episode"
+
+
+def test_the_arm_stops_when_the_deployment_is_killed_and_the_deployment_ends_when_the_arm_is(folder: Path) -> None:
+    command = (*DEPLOY, "--policy", folder / "p", "--input", "none", "--max-speed", 0.02, *settings(folder, lost_after_s=2.0))
+    with scene() as (operator, _, arm):
+        with process(*command) as deploy:
+            drives(operator)
+            deploy.kill()
+            operator.wait_for_state("HOLDING: no command for 0.08 s")
+            wait_for(lambda: executed(operator) == (0.0, 0.0), "rest")
+        with process(*command) as deploy:
+            drives(operator)
+            arm.kill()
+            text = said(deploy)
+            assert deploy.returncode == 1, text
+            assert "the arm's node has been silent" in text
+
+
+def test_touching_the_keyboard_takes_over(folder: Path) -> None:
+    command = [sys.executable, *DEPLOY, "--policy", folder / "p", "--episodes", 1, "--max-speed", 0.02, "--operator", "anna",
+               "--record", "--dataset", folder / "d", *settings(folder)]  # fmt: skip
+    environment = {name: os.environ[name] for name in ("ROS_DOMAIN_ID", "PYTHONPATH")}
+    with scene() as (operator, _, _), at_terminal(list(map(str, command)), (100, 30), **environment) as window:
+        window.wait_for("policy p commands", PATIENCE_S)
+        drives(operator)
+        window.type("Left")
+        wait_for(lambda: executed(operator)[1] > 0.03, "the operator's twist", PATIENCE_S)
+        window.wait_for("anna commands", PATIENCE_S)
+        wait_for(lambda: executed(operator) == (0.0, 0.0), "the key to be let go")
+        heard = operator.node.get_clock().now()
+        wait_for(lambda: (operator.node.get_clock().now() - heard).nanoseconds > 3e8, "some periods")
+        assert executed(operator) == (0.0, 0.0), "the policy keeps still"
+        window.type("s")
+        window.wait_for("ended with 0", PATIENCE_S)
+        assert "1, of which 1 then succeeded" in window.screen
+    rows = DemoDataset(folder / "d").rows
+    assert [(row.demonstrator, row.outcome) for row in rows] == [("policy p", "failure"), ("anna", "success")]
+
+
+def test_a_dry_run_shows_what_it_would_command_and_can_publish_nothing(folder: Path) -> None:
+    with scene() as (operator, _, _), process(*DEPLOY, "--policy", folder / "p", "--input", "none", "--dry-run",
+                                              *settings(folder)) as deploy:
+        assert deploy.stdout
+        line = next(text for text in deploy.stdout if "would command vx +0.1" in text)
+        assert "guard" not in line
+        topics = ("/arm/twist_cmd", "/arm/gripper_cmd")
+        commanders = {info.node_name for topic in topics for info in operator.node.get_publishers_info_by_topic(topic)}
+        assert commanders == {"operator"}
+        assert operator.state().startswith("IDLE"), "nobody asked for motion"
+        deploy.send_signal(signal.SIGTERM)
+        said(deploy)
+        assert deploy.returncode == 128 + signal.SIGTERM

@@ -1,0 +1,99 @@
+"""`cail deploy` on the simulated Panda: what does not fit is listed and nothing starts; what fits is played and recorded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from builders import fast_folder
+
+pytest.importorskip("rclpy", reason="needs ROS 2's rclpy")
+pytest.importorskip("pybullet", reason="needs PyBullet")
+from ros_bench import own_domain
+
+from cail_core.cli import main
+from cail_core.demos.check import check
+from cail_core.demos.dataset import DemoDataset
+from cail_core.guard import Guard
+from cail_core.policy import save_policy
+from cail_core.rl.networks import TanhGaussianActor
+from cail_core.tasks import get_task
+
+
+def untrained(folder: Path, task: str = "panda") -> Path:
+    """A policy that hardly moves, with a guard that trusts everything near the table."""
+    spec = get_task(task).spec
+    actor = TanhGaussianActor(spec.observation_dim, spec.action_dim, torch.Generator().manual_seed(0))
+    rng = np.random.default_rng(0)
+    states = rng.normal(0, 2, (400, spec.observation_dim)).astype(np.float32)
+    states[:, :3] = rng.uniform((-1.0, -0.9, -0.45), (1.2, 2.3, 0.25), (400, 3))  # the tool, inside the arm's workspace
+    save_policy(folder, actor, spec, "untrained", {}, guard=Guard.fit(states, np.ones(400), np.arange(400) // 20),
+                robot=spec.robot_type)
+    return folder
+
+
+def test_what_does_not_fit_is_listed_together_and_nothing_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = untrained(tmp_path / "p")
+    card = json.loads((folder / "policy.json").read_text())
+    card["robot"], card["limits"]["max_linear_speed"] = "ur5e_pybullet", 0.4
+    (folder / "policy.json").write_text(json.dumps({**card, "guard": {}}))
+    given = ["--robot", "panda_sim", "--input", "none", "--max-speed", "0.6", "--rate", "25", "--record"]
+    assert main(["deploy", "--policy", str(folder), *given, "--dataset", str(tmp_path / "d")]) == 2
+    said = capsys.readouterr().err
+    assert "does not fit and nothing was started: 6 faults" in said
+    for expected in ("trained on ur5e_pybullet, this is panda_sim", "trained with max_linear_speed 0.4", "trained at 50 Hz",
+                     "trained at 0.5 m/s, asked for 0.6", "the arm's max_linear_speed is 0.5", "--without-guard"):  # fmt: skip
+        assert expected in said
+    assert not (tmp_path / "d").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--robot", "ur5e", "--input", "none"], "expected somebody at ur5e who can take over"),
+        (["--robot", "running"], "expected --robot-type"),
+        (["--episodes", "0"], "--episodes of 1 or more"),
+        (["--policy", "nowhere"], "expected a policy folder"),
+        (["--task", "pointmass", "--input", "none"], "expected a task of the simulated Panda"),
+        (["--robot", "ur5e_sim", "--input", "none", "--check"], "--other-robot if that is meant"),
+    ],
+)
+def test_wrong_options_are_said_in_one_line(
+    options: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = untrained(tmp_path / "p")
+    assert main(["deploy", "--policy", str(folder), *options]) == 2
+    said = capsys.readouterr().err.strip()
+    assert text in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_policy_that_fits_is_said_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["deploy", "--policy", str(untrained(tmp_path / "p")), "--max-speed", "0.25", "--check"]) == 0
+    said = capsys.readouterr().out
+    assert "p fits panda on panda_sim: 50 Hz, 0.25 m/s, at most 12.0 s an episode" in said
+    assert "runs at 0.25 m/s, trained at 0.5: everything takes 2 times as long" in said
+
+
+def test_an_episode_on_the_simulator_ends_in_the_dataset_and_the_table() -> None:
+    with fast_folder() as folder:
+        policy, root, busy = untrained(Path(folder, "p")), Path(folder, "d"), Path(folder, "busy.yaml")
+        busy.write_text("arm_max_age_s: 30.0\nthings_max_age_s: 30.0\nlost_after_s: 60.0\n")  # a test machine may be very busy
+        done = subprocess.run(
+            [sys.executable, "-m", "cail_core.cli", "deploy", "--policy", str(policy), "--input", "none", "--episodes", "1",
+             "--record", "--dataset", str(root), "--seed", "3", "--config", str(busy), "--silence", "60"],
+            env={**os.environ, "ROS_DOMAIN_ID": own_domain(), "OMP_NUM_THREADS": "1"}, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=240, check=False, start_new_session=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "timed out" in done.stdout
+        (row,) = DemoDataset(root).rows
+        assert (row.demonstrator, row.outcome) == ("policy p", "timeout")
+        assert row.length > 100
+        assert check(root) == []
