@@ -37,6 +37,8 @@ RATE_WINDOW_S = 60.0
 LOG_EVERY_S = 10.0
 LAST_WORD_S = 2.0
 """So long the end waits for subscribers to have the last message."""
+LEAVE_S = 30.0
+"""So long the end waits for ROS altogether."""
 LEVELS = {"stopped": DiagnosticStatus.WARN, "failed": DiagnosticStatus.ERROR}
 
 
@@ -100,6 +102,8 @@ class TrainingNode(Node):  # type: ignore[misc]
         message.layout.dim = [MultiArrayDimension(label=",".join(NUMBERS), size=len(NUMBERS), stride=len(NUMBERS))]
         self._numbers.publish(message)
         now = time.monotonic()
+        if progress.phase == "failed":
+            return  # the one line on stderr says it
         if before is None or before.phase != progress.phase or now - self._logged_at >= LOG_EVERY_S:
             self._logged_at = now
             self.get_logger().info(progress.text())
@@ -156,7 +160,7 @@ class Broadcast:
 
     def close(self) -> None:
         self._ending.set()
-        self._thread.join(2 * LAST_WORD_S)
+        self._thread.join(LEAVE_S)
         if not self._thread.is_alive() and not self._lost:
             self._node.destroy_node()
             rclpy.try_shutdown()
@@ -190,8 +194,10 @@ class Trainer:
         except KeyboardInterrupt:
             tell(phase="stopped", eta_s=math.nan, message="the same command goes on from the last checkpoint")
             return 0
-        except (CailError, OSError) as fault:
+        except Exception as fault:
             tell(phase="failed", eta_s=math.nan, message=str(fault))
+            if not isinstance(fault, (CailError, OSError)):
+                raise
             say(f"train_node: {fault}")
             return 2
         finally:
