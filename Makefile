@@ -17,14 +17,17 @@ MADE_WITH := $(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sys.
 INSTALLED_FROM := $(shell { echo "$(MADE_WITH)"; cksum $(INPUTS); } | cksum | cut -d' ' -f1)
 DEMO_READY := $(VENV)/demo-$(INSTALLED_FROM)
 TEST_READY := $(VENV)/test-$(INSTALLED_FROM)
+ALL_READY := $(VENV)/all-$(INSTALLED_FROM)
 
-.PHONY: help demo test lint clean
+.PHONY: help install demo test lint clean
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-5s  %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s  %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo 'Variables: PYTHON=python3.12 picks the Python, ARGS="..." goes to cail demo or pytest, JOBS=4 sets the test processes.'
+
+install: $(ALL_READY)  ## everything that cail can use, into .venv
 
 demo: $(DEMO_READY)  ## demonstrations to policy to report, on the embedded simulator
 	$(VENV)/bin/cail demo $(ARGS)
@@ -41,11 +44,12 @@ clean:  ## remove .venv and everything that was built
 	find src tests launch -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEMO_READY): EXTRAS := sim
+$(ALL_READY): EXTRAS := all
 $(TEST_READY): EXTRAS := all,dev
 
-$(DEMO_READY) $(TEST_READY): | python-is-new-enough
+$(DEMO_READY) $(ALL_READY) $(TEST_READY): | python-is-new-enough
 	@[ "$$(cat $(VENV)/made-with 2>/dev/null)" = "$(MADE_WITH)" ] || $(MAKE_VENV)
-	@rm -f $(VENV)/demo-* $(VENV)/test-*
+	@rm -f $(VENV)/demo-* $(VENV)/all-* $(VENV)/test-*
 	@echo "Installing cail[$(EXTRAS)] and what it needs into $(VENV): minutes the first time, see $(VENV)/pip.log"
 	@{ $(PIP_INSTALL) -e '.[$(EXTRAS)]' 2>&1; echo "pip ended with $$?"; } | tee $(VENV)/pip.log | awk '$(SHOW_PIP)'
 	@touch $@ $(DEMO_READY)

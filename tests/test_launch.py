@@ -17,7 +17,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cail_core.cli import build_parser
+from cail_core.algorithms import METHODS
+from cail_core.cli import Parser, build_parser
+from cail_core.commands.train import add_arguments
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH_FILES = sorted((ROOT / "launch").glob("*.launch.py"))
@@ -144,6 +146,18 @@ def test_the_cail_command_takes_what_it_is_given(description: Made) -> None:
             build_parser().parse_args([text(argument, defaults(description)) for argument in arguments])
 
 
+def test_the_training_node_takes_what_it_is_given(description: Made) -> None:
+    for node in of_kind(description, "Node"):
+        if node.kwargs["executable"] == "train_node":
+            parser = Parser()
+            add_arguments(parser)
+            parser.add_argument("--report", choices=("true", "false"))
+            given = parser.parse_args([text(argument, defaults(description)) for argument in node.kwargs["arguments"]])
+            assert given.steps is None  # the method's own
+            (method,) = (m for m in of_kind(description, "DeclareLaunchArgument") if m.get("name", 0) == "method")
+            assert tuple(method.kwargs["choices"]) == METHODS
+
+
 def test_every_parameter_file_and_included_launch_file_exists(description: Made) -> None:
     files = [made.args[0] for made in of_kind(description, "ParameterFile", "PythonLaunchDescriptionSource")]
     for node in of_kind(description, "Node", "LifecycleNode"):
@@ -198,3 +212,16 @@ def test_real_launch_starts_the_arm_and_the_desk(tmp_path: Path, monkeypatch: py
     ]  # fmt: skip
     assert 2 in (arm.returncode, desk.returncode)  # a point mass is no arm's task: whoever says so first ends the other
     assert not (tmp_path / "d").exists()
+
+
+def test_real_launch_hands_its_arguments_to_the_training_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"task": "pointmass", "demos": str(tmp_path / "d"), "method": "bc", "out": str(tmp_path / "run"), "report": "false"}
+    (process,) = launched("train.launch.py", given, tmp_path, monkeypatch)
+    program, *arguments = process.cmd[: process.cmd.index("--ros-args")]
+    assert Path(program).parts[-3:] == ("lib", "cail_robot", "train_node")
+    assert arguments == [
+        "--task", "pointmass", "--demos", str(tmp_path / "d"), "--method", "bc", "--seed", "0", "--steps", "default",
+        "--out", str(tmp_path / "run"), "--report", "false",
+    ]  # fmt: skip
+    assert process.returncode == 2  # there is no dataset
+    assert not (tmp_path / "run").exists()

@@ -33,7 +33,7 @@ setup(
     tests_require=["pytest"],
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": ["ur5e_node = cail_robot.ur5e.up:main"],
+        "console_scripts": ["train_node = cail_robot.train_node:main", "ur5e_node = cail_robot.ur5e.up:main"],
         "cail.arms": ["ur5e = cail_robot.ur5e.up:UR5e"],
         "cail.benchmarks": ["recording = cail_robot.recording_bench:run"],
         "cail.commands": [

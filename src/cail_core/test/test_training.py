@@ -116,6 +116,27 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(method: str, steps: int
         assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
 
 
+def test_a_run_asked_to_stop_ends_at_a_checkpoint_and_tells_every_iteration(demos: Demonstrations, tmp_path: Path) -> None:
+    whole = run(demos, tmp_path / "whole", "airl", steps=3000)
+    told: list[tuple[int, int, bool]] = []
+
+    def go_on(until: int | None) -> Path:
+        return train(PointMass(), demos, "airl", small("airl"), seed=0, out=tmp_path / "cut", steps=3000, demos_name="mixed",
+                     watch=lambda done, steps, metrics: told.append((done, steps, "inner_loss" in metrics)),
+                     stop=lambda: until is not None and told[-1][0] >= until)
+
+    go_on(1500)
+    assert told == [(0, 3000, False), (500, 3000, True), (1000, 3000, True), (1500, 3000, True), (2000, 3000, True)]
+    told.clear()
+    cut = go_on(None)
+    assert told == [(2000, 3000, False), (2500, 3000, True), (3000, 3000, True)]
+    for name in ("metrics.csv", "checkpoint.safetensors", "policy/policy.safetensors"):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
+    told.clear()
+    go_on(0)
+    assert told == [(3000, 3000, False)]
+
+
 def test_a_resumed_run_does_not_learn_its_confidence_again(
     demos: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:

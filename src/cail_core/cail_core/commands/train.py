@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +18,42 @@ def register(subparsers: Any) -> None:
         "train", help="learn confidences and a policy from demonstrations",
         description="Fill the run folder RUN; a run that is there already goes on after its last checkpoint.",
         epilog=f"methods: {', '.join(METHODS)}; docs/algorithms.md describes them")
+    add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What to train, on what, and where it goes."""
     parser.add_argument("--task", required=True)
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
     parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same run; default: 0")
-    parser.add_argument("--steps", type=int,
+    parser.add_argument("--steps", type=_steps, metavar="N",
                         help="environment steps, for methods without an environment gradient steps; default: the method's")
     parser.add_argument("--config", metavar="FILE.yaml", help="settings in place of the method's installed ones")
     parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="run folder")
-    parser.set_defaults(run=run)
+
+
+def _steps(text: str) -> int | None:
+    return None if text == "default" else whole_number(text)
 
 
 def run(args: argparse.Namespace) -> int:
+    from cail_core.report.make import report_after_training
+
+    train_as_asked(args, show=True)
+    print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
+    report_after_training(args.out, args.demos)
+    return 0
+
+
+def train_as_asked(args: argparse.Namespace, *, show: bool = False, stop: Callable[[], bool] | None = None,
+                   watch: Callable[[int, int, Mapping[str, float]], None] | None = None) -> None:
+    """What `add_arguments` describes; `watch` and `stop` as in `cail_core.training.train`."""
     import torch  # here, so that the other commands start at once
 
     from cail_core.algorithms.method import MethodConfig, method_config
     from cail_core.demos.dataset import DemoDataset
-    from cail_core.report.make import report_after_training
     from cail_core.training import train
 
     config = method_config(args.method, args.task)
@@ -43,7 +63,4 @@ def run(args: argparse.Namespace) -> int:
     demos = DemoDataset(args.demos).demonstrations()
     torch.set_num_threads(1)  # the networks are small: more threads cost more than they bring, and change the last bits
     train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name,
-          demos_folder=args.demos, show=True)
-    print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
-    report_after_training(args.out, args.demos)
-    return 0
+          demos_folder=args.demos, show=show, watch=watch, stop=stop)

@@ -7,7 +7,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ RANKED = "ranked.csv"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
 TOO_LARGE = 1e8
 SELECTION_STREAM = 0x73656C65  # episodes to choose a checkpoint by: neither training's nor those of `cail eval`
+Watch = Callable[[int, int, Mapping[str, float]], None]
+"""Called with the steps done, the steps in all and the iteration's numbers (none when the run begins or goes on)."""
 UNEVALUATED = {"evaluation_return": math.nan, "evaluation_success": math.nan}
 
 
@@ -66,10 +68,12 @@ class Run:
 
 
 def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
-          demos_name: str = "", demos_folder: Path | None = None, show: bool = False) -> Path:
+          demos_name: str = "", demos_folder: Path | None = None, show: bool = False, watch: Watch | None = None,
+          stop: Callable[[], bool] | None = None) -> Path:
     """Train `method` and fill the run folder `out`; a run that is there already goes on after its last checkpoint.
 
-    Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not.
+    Everything is checked before `out` is touched. The same seed gives the same curve, killed in between or not. `watch` hears
+    of every iteration; `stop` is asked at every checkpoint whether to leave there, for the same call to go on later.
     """
     run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name, demos_folder)
     check(run)
@@ -77,7 +81,7 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     with durable.locked(out):
         learner = make_learner(task, demos, config, seed, resumed=state is not None)
         try:
-            _loop(run, learner, state, show)
+            _loop(run, learner, state, show, watch, stop)
         finally:
             learner.close()
     return out
@@ -134,13 +138,16 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
     return made
 
 
-def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) -> None:
+def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, watch: Watch | None,
+          stop: Callable[[], bool] | None) -> None:
     config, out = run.config, run.out
     iteration = segment = size = 0
     best: list[float] = []
     if state is not None:
         learner.restore(state["learner"])
         iteration, segment, size, best = state["iteration"], state["segment"], state["metrics_bytes"], state["best"]
+    if watch is not None:
+        watch(learner.done, run.steps, {})
     if learner.done >= run.steps:
         return
     with Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display, \
@@ -156,6 +163,8 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) 
                     metrics |= _evaluated(run, learner) if last else UNEVALUATED
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
+                if watch is not None:
+                    watch(learner.done, run.steps, metrics)
                 if last:
                     break
             segment += 1
@@ -164,6 +173,8 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool) 
                 best = score
                 _save_policy(run, learner)
             _save(run, learner, {"iteration": iteration, "segment": segment, "metrics_bytes": curves.size(), "best": best})
+            if stop is not None and stop():
+                return
 
 
 def _evaluated(run: Run, learner: Learner) -> Metrics:
