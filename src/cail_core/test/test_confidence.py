@@ -79,7 +79,8 @@ def test_confidence_from_ten_ranks_is_monotone_in_the_demonstrators_quality(seed
     config = method_config("cail-bc")
     config = replace(config, before=replace(config.before, steps=150, batch=500))
     data, returns = demonstrate(PointMass(), "paper", seed)
-    confidence, _ = learn_confidence_before(data, config, torch.Generator().manual_seed(seed), horizon=50)
+    learned, _ = learn_confidence_before(data, config, torch.Generator().manual_seed(seed), horizon=50)
+    confidence = learned.confidence
     means = demonstrator_means(data, confidence.all())
     assert spearman([means[name] for name in ("expert", "good", "fair", "poor", "hopeless")], [4, 3, 2, 1, 0]) >= 0.9
     assert spearman(confidence.per_episode(), returns) >= 0.8

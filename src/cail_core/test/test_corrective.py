@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.corrective import Corrections
+from cail_core.algorithms.corrective import Corrections, displaced
 from cail_core.algorithms.learners import CloningLearner
 from cail_core.algorithms.method import method_config
 from cail_core.demos.demonstrations import Demonstrations
@@ -37,21 +37,23 @@ def learned() -> tuple[Corrections, Batch]:
 
 def test_what_an_action_does_is_learned_where_it_depends_on_the_state(learned: tuple[Corrections, Batch]) -> None:
     corrections, data = learned
+    moves = corrections.at(data)
     for side, y_gain in ((data.state[:, 0] > 0.2, 0.05), (data.state[:, 0] < -0.2, DT)):
-        found = corrections.moves[side].mean(0)
+        found = moves[side].mean(0)
         assert found.numpy() == pytest.approx(np.array([[DT, 0.0], [0.0, y_gain]]), abs=0.008)
 
 
 def test_half_the_pairs_are_displaced_and_led_back(learned: tuple[Corrections, Batch]) -> None:
     corrections, data = learned
     rows = torch.arange(1000)
-    made = corrections.displaced(rows, data.rows(rows), 2.0, 8.0, generator(1))
+    moves = corrections.at(data.rows(rows))
+    made = displaced(data.rows(rows), moves, 2.0, 8.0, generator(1))
     moved = (made.state != data.state[rows]).any(1)
     assert 400 < int(moved.sum()) < 600
     assert torch.equal(made.action[~moved], data.action[rows][~moved])
     inside = moved & (made.action.abs() < 1).all(1)
     eta = -8.0 * (made.action - data.action[rows])[inside]  # what was undone
-    shift = torch.einsum("nsa,na->ns", corrections.moves[rows][inside], eta)
+    shift = torch.einsum("nsa,na->ns", moves[inside], eta)
     assert made.state[inside].numpy() == pytest.approx((data.state[rows][inside] + shift).numpy(), abs=1e-5)
     assert made.action.abs().max() <= 1.0
 

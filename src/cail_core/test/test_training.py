@@ -43,6 +43,7 @@ def small(method: str, **changes: Any) -> MethodConfig:
     return replace(config, checkpoint_every=2, before=replace(config.before, steps=5, batch=100),
                    discriminator=replace(config.discriminator, steps=2, batch=100),
                    cloning=replace(config.cloning, batch=50),
+                   practice=replace(config.practice, num_envs=10, steps_per_env=50, cloning_steps=20),
                    ppo=replace(config.ppo, rollout_steps=500, num_envs=10, epochs=2, minibatch=250), **changes)
 
 
@@ -169,7 +170,7 @@ def test_the_best_checkpoint_is_handed_out_by_episodes_of_its_own(demos: Demonst
 
 def test_a_cloned_policy_waits_for_its_critic(demos: Demonstrations, tmp_path: Path) -> None:
     """With the policy held for all iterations, what comes out is the clone, better than a policy that never learned."""
-    config = small("cail-hybrid", confidence="none", trusted=1.0, critic_first=100, clone=400)
+    config = small("airl", critic_first=100, clone=400)
     learner = make_learner(PointMass(), demos, config, 0)
     learner.begin_segment(0)
     learner.iterate()

@@ -109,8 +109,8 @@ def draw_by(chances: Tensor, size: int, generator: torch.Generator) -> Tensor:
 
 def learn_confidence_before(
     demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int,
-) -> tuple[Confidence, list[BilevelResult]]:
-    """Confidence from the demonstrations alone, without a policy or an environment.
+) -> tuple[Cail, list[BilevelResult]]:
+    """Confidence from the demonstrations alone, without a policy or an environment; and with it a learned reward.
 
     Eq. 11 needs pairs of a policy to tell the demonstrations from. Before any policy exists the best guess at one is the
     demonstrators' own mixture π^d, so its pairs are the demonstrations, all with weight 1:
@@ -137,4 +137,4 @@ def learn_confidence_before(
     for _ in range(config.before.steps):
         rows, others = (data.pool[draw(len(data.pool), config.before.batch, generator)] for _ in range(2))
         history.append(cail.step(data.origin[rows], data.batch.rows(rows), data.batch.rows(others)))
-    return cail.confidence, history
+    return cail, history

@@ -23,29 +23,36 @@ CHUNK = 4096
 
 
 class Corrections:
-    """How an action moves the state, at every demonstration pair."""
+    """How an action moves the state, learned from all pairs of the demonstrations."""
 
     def __init__(self, data: Batch, generator: torch.Generator) -> None:
-        n, actions = data.action.shape
-        mean, scale = data.state.mean(0), data.state.std(0).clamp_min(1e-3)
-        change = (data.next_state - data.state) / scale
-        size = change.std(0).clamp_min(1e-4)
-        seen = torch.cat([(data.state - mean) / scale, data.action], dim=1)
-        net = mlp([seen.shape[1], *HIDDEN, len(mean)], nn.Tanh, generator)
-        optimizer = FlatAdam(net, RATE, max_grad_norm=10.0)
+        n, self._actions = data.action.shape
+        self._mean, self._scale = data.state.mean(0), data.state.std(0).clamp_min(1e-3)
+        change = (data.next_state - data.state) / self._scale
+        self._size = change.std(0).clamp_min(1e-4)
+        seen = self._seen(data)
+        self._net = mlp([seen.shape[1], *HIDDEN, len(self._mean)], nn.Tanh, generator)
+        optimizer = FlatAdam(self._net, RATE, max_grad_norm=10.0)
         for step in range(STEPS):
             optimizer.rate = RATE * max(0.02, 1 - step / STEPS)
             rows = torch.randint(n, (ROWS,), generator=generator)
-            optimizer.descend((net(seen[rows]) - change[rows] / size).square().mean())
-        self.moves = torch.cat([_by_action(net, part, actions) for part in torch.split(seen, CHUNK)]) * (size * scale)[:, None]
-        """B, [pairs, states, actions]."""
+            optimizer.descend((self._net(seen[rows]) - change[rows] / self._size).square().mean())
 
-    def displaced(self, rows: Tensor, pairs: Batch, steps: float, back_over: float, generator: torch.Generator) -> Batch:
-        """The pairs `rows`, every second one displaced by about `steps` steps' worth of action and told the way back."""
-        eta = steps * torch.randn(pairs.action.shape, generator=generator)
-        eta = eta * (torch.rand((len(rows), 1), generator=generator) < 0.5)
-        state = pairs.state + torch.einsum("nsa,na->ns", self.moves[rows], eta)
-        return pairs._replace(state=state, action=(pairs.action - eta / back_over).clamp(-1.0, 1.0))
+    def at(self, pairs: Batch) -> Tensor:
+        """B at each pair: [pairs, states, actions]."""
+        parts = torch.split(self._seen(pairs), CHUNK)
+        return torch.cat([_by_action(self._net, part, self._actions) for part in parts]) * (self._size * self._scale)[:, None]
+
+    def _seen(self, pairs: Batch) -> Tensor:
+        return torch.cat([(pairs.state - self._mean) / self._scale, pairs.action], dim=1)
+
+
+def displaced(pairs: Batch, moves: Tensor, steps: float, back_over: float, generator: torch.Generator) -> Batch:
+    """The pairs, every second one displaced by about `steps` steps' worth of action and told the way back; `moves` is B."""
+    eta = steps * torch.randn(pairs.action.shape, generator=generator)
+    eta = eta * (torch.rand((len(eta), 1), generator=generator) < 0.5)
+    state = pairs.state + torch.einsum("nsa,na->ns", moves, eta)
+    return pairs._replace(state=state, action=(pairs.action - eta / back_over).clamp(-1.0, 1.0))
 
 
 def _by_action(net: nn.Module, seen: Tensor, actions: int) -> Tensor:

@@ -22,7 +22,7 @@ from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.bilevel import BilevelResult, Parameters
 from cail_core.algorithms.cail import Cail, draw, draw_by, learn_confidence_before, ranked_trajectories
 from cail_core.algorithms.confidence import FreeConfidence, make_confidence, sharpened, spread
-from cail_core.algorithms.corrective import Corrections
+from cail_core.algorithms.corrective import Corrections, displaced
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.ic_gail import IcGail
 from cail_core.algorithms.inner import InnerLearner
@@ -91,10 +91,14 @@ class _Weighted:
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
+        self._judge: Cail
+        """Where confidence comes before the policy: what it was learned with, a reward included."""
         self._corrections: Corrections | None = None
+        self._demo_moves = torch.empty(0)
         if config.confidence in ("before", "refined"):
             chosen = select(demos, config, generator, horizon)
-            self._confidence, _ = learn_confidence_before(demos, chosen, generator, horizon)
+            self._judge, _ = learn_confidence_before(demos, chosen, generator, horizon)
+            self._confidence = self._judge.confidence
         elif config.confidence in GIVEN:
             self._confidence = FreeConfidence(demos, config.beta, GIVEN[config.confidence](demos, config, generator))
         else:
@@ -140,13 +144,17 @@ class _Weighted:
     def _cloning_batches(self, times: int) -> Iterator[tuple[Tensor, Batch]]:
         """Demonstration pairs for `times` steps of cloning, some of them displaced where the method wants that."""
         c = self.config.cloning
-        if c.corrective and self._corrections is None:
-            self._corrections = Corrections(self.data, torch.Generator().manual_seed(CORRECTIONS_SEED))
+        moves = self._moves()
         for rows in self._demo_rows(torch.arange(len(self.data.state)), c.batch, times):
             pairs = self.data.rows(rows)
-            if self._corrections is not None:
-                pairs = self._corrections.displaced(rows, pairs, c.corrective, c.back_over, self.generator)
-            yield rows, pairs
+            yield rows, displaced(pairs, moves[rows], c.corrective, c.back_over, self.generator) if c.corrective else pairs
+
+    def _moves(self) -> Tensor:
+        """B(s) at every demonstration pair (`corrective.py`), learned when first asked for; nothing where it is not wanted."""
+        if self.config.cloning.corrective and self._corrections is None:
+            self._corrections = Corrections(self.data, torch.Generator().manual_seed(CORRECTIONS_SEED))
+            self._demo_moves = self._corrections.at(self.data)
+        return self._demo_moves
 
     def _confidence_metrics(self) -> Metrics:
         metrics = {"confidence_spread": spread(self._confidence.per_episode())}
@@ -179,10 +187,10 @@ class CloningLearner(_Weighted):
         metrics: list[Metrics] = []
         for rows, demo in self._cloning_batches(CLONING_STEPS):
             metrics.append(self._update(rows, demo, demo))
-            self._average = _averaged(self._average, self.cail.theta, self.config.cloning.average)
+            self._average = averaged(self._average, self.cail.theta, self.config.cloning.average)
         self.done += CLONING_STEPS
         self.cail.inner.load(self._average)
-        return _mean(metrics) | self._confidence_metrics()
+        return mean_of(metrics) | self._confidence_metrics()
 
     def begin_segment(self, segment: int) -> None:
         """Nothing runs outside."""
@@ -274,7 +282,7 @@ class OnlineLearner(_Weighted, ABC):
         average = cail.theta
         for rows, demo in self._cloning_batches(self.config.clone):
             cail.weighted_step(self._row_weights(rows), demo, demo)
-            average = _averaged(average, cail.theta, self.config.cloning.average)
+            average = averaged(average, cail.theta, self.config.cloning.average)
         cloning.load(average)
 
     @torch.no_grad()
@@ -339,7 +347,7 @@ class AdversarialLearner(OnlineLearner):
             rows = demos.pool[places]
             others = policy.pool[draw(len(policy.pool), c.batch, self.generator)]
             metrics.append(self._update(demos.origin[rows], demos.batch.rows(rows), policy.batch.rows(others)))
-        return _mean(metrics)
+        return mean_of(metrics)
 
 
 def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: int, *, resumed: bool = False) -> Learner:
@@ -347,7 +355,7 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
 
     `resumed`: a `restore` follows and brings the confidence with it, so it is not learned again.
     """
-    from cail_core.algorithms import drex, dwbc, ssrr, trex  # they build on this module
+    from cail_core.algorithms import drex, dwbc, practice, ssrr, trex  # they build on this module
 
     if resumed:
         config = replace(config, before=replace(config.before, steps=0, select="none"),
@@ -355,6 +363,8 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
     generator = torch.Generator().manual_seed(seed)
     if config.learner == "bc":
         return CloningLearner(demos, config, generator, task.spec.max_steps)
+    if config.learner == "practice":
+        return practice.PracticeLearner(task, demos, config, seed, generator)
     if config.learner == "dwbc":
         return dwbc.DwbcLearner(demos, config, generator, task.spec.max_steps)
     by_ranking: dict[str, type[OnlineLearner]] = {"t-rex": trex.TrexLearner, "d-rex": drex.DrexLearner, "ssrr": ssrr.SsrrLearner}
@@ -363,7 +373,7 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
     return AdversarialLearner(task, demos, config, seed, generator)
 
 
-def _averaged(average: Parameters, theta: Parameters, keep: float) -> Parameters:
+def averaged(average: Parameters, theta: Parameters, keep: float) -> Parameters:
     """Cloning wanders around its optimum from step to step; the middle of where it has been is steadier."""
     if keep == 0.0:
         return theta
@@ -374,5 +384,5 @@ def _scale(states: Tensor) -> tuple[Tensor, Tensor]:
     return states.mean(0), states.std(0).clamp_min(1e-3)
 
 
-def _mean(metrics: list[Metrics]) -> Metrics:
+def mean_of(metrics: list[Metrics]) -> Metrics:
     return {name: float(np.mean([m[name] for m in metrics])) for name in metrics[0]}

@@ -71,11 +71,25 @@ class CloningConfig:
 
 
 @dataclass(frozen=True)
+class PracticeConfig:
+    """Cloning one's own good episodes (`algorithms/practice.py`)."""
+
+    num_envs: int = setting(16, "environments to play in", low=1)
+    steps_per_env: int = setting(450, "steps in each of them, in a round", low=1)
+    noise: float = setting(0.1, "σ of the actions while playing, before squashing", low=1e-3)
+    standard: float = setting(0.3, "an own episode is cloned if its learned return beats those of the worst trusted "
+                                   "demonstrations, up to this share of their weight", low=0.0, high=1.0)
+    cloning_steps: int = setting(500, "gradient steps after each round", low=1)
+    rounds_kept: int = setting(8, "accepted episodes of so many rounds are cloned", low=1)
+    own_share: float = setting(0.5, "of each batch, from then on", low=0.0, high=1.0)
+
+
+@dataclass(frozen=True)
 class MethodConfig:
     """`config/<method>.yaml`."""
 
     learner: str = setting("airl", "what gives the policy",
-                           choices=("airl", "gail", "bc", "ic-gail", "t-rex", "d-rex", "ssrr", "dwbc"))
+                           choices=("airl", "gail", "bc", "practice", "ic-gail", "t-rex", "d-rex", "ssrr", "dwbc"))
     confidence: str = setting("none", "none: all pairs count the same; before: learned from the demonstrations alone, then "
                                       "frozen; during: Eq. 7 with the policy's own learner, as in the paper; refined: "
                                       "before, then during from there on; classifier: predicted as in 2IWIL; smoothness: "
@@ -91,7 +105,8 @@ class MethodConfig:
     gate_after: int = setting(100, "updates before the gate acts: an untrained discriminator would refuse everything", low=0)
     absorbing: bool = setting(True, "episodes that end early go on in absorbing states, for learner and demonstrators alike; "
                                     "without them ending early or dawdling pays (algorithms/absorbing.py)")
-    clone: int = setting(0, "AIRL, GAIL: gradient steps of cloning, with the same weights, before the policy first acts", low=0)
+    clone: int = setting(0, "AIRL, GAIL, practice: gradient steps of cloning, with the same weights, before it first acts",
+                         low=0)
     critic_first: int = setting(0, "AIRL, GAIL: iterations in which discriminator and critic learn while the policy stays as it "
                                    "is: an untrained critic would ruin a cloned policy", low=0)
     steps: int = setting(200_000, "environment steps; for bc gradient steps", low=1)
@@ -104,6 +119,7 @@ class MethodConfig:
     before: BeforeConfig = setting(BeforeConfig, "confidence from the demonstrations alone")
     discriminator: DiscriminatorConfig = setting(DiscriminatorConfig, "AIRL and GAIL")
     cloning: CloningConfig = setting(CloningConfig, "behaviour cloning")
+    practice: PracticeConfig = setting(PracticeConfig, "cloning what the policy itself did well")
     ppo: PPOConfig = setting(PPOConfig, "the policy of all methods that act while they learn")
     classifier: ClassifierConfig = setting(ClassifierConfig, "2IWIL")
     ic_gail: IcGailConfig = setting(IcGailConfig, "IC-GAIL")

@@ -46,8 +46,8 @@ def held_out_accuracy(
         shown[held_out] = 0
         if len(set(shown[shown > 0].tolist())) < 2:
             continue
-        confidence, _ = learn_confidence_before(replace(demos, rank=shown), config, generator, horizon)
-        found = ordered_pairs(confidence.per_episode().numpy(), demos.rank, held_out)
+        learned, _ = learn_confidence_before(replace(demos, rank=shown), config, generator, horizon)
+        found = ordered_pairs(learned.confidence.per_episode().numpy(), demos.rank, held_out)
         right, total = right + found[0], total + found[1]
     return right / max(total, 1)
 

@@ -26,6 +26,7 @@ class Environment:
     people: tuple[str, ...]
     steps: int
     cloning_steps: int = 1000
+    practice_steps: int = 100_000
     shares: tuple[float, ...] = ()
 
     def paper_mix(self) -> dict[str, float]:
@@ -41,10 +42,10 @@ PANDA_SHARES = (0.2, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05, 0.1)
 POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeless"), 100_000)
 REACHER = Environment("reacher", ("optimal", "early-42", "early-72", "early-78", "early-80"), 200_000)
 ANT = Environment("ant", ("optimal", "early-3000", "early-1500", "early-500", "early-0"), 3_000_000)
-PANDA = Environment("panda-carry", PANDA_PEOPLE, 400_000, 3000, PANDA_SHARES)
-PANDA_WHOLE = Environment("panda", PANDA_PEOPLE, 200_000, 8000, PANDA_SHARES)
-PANDA_HARD = Environment("panda", PANDA_PEOPLE, 200_000, 8000, (0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
-UR5E = Environment("ur5e", PANDA_PEOPLE, 400_000, 3000, PANDA_SHARES)
+PANDA = Environment("panda-carry", PANDA_PEOPLE, 400_000, 3000, shares=PANDA_SHARES)
+PANDA_WHOLE = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 86_400, PANDA_SHARES)
+PANDA_HARD = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 86_400, (0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
+UR5E = Environment("ur5e", PANDA_PEOPLE, 400_000, 3000, shares=PANDA_SHARES)
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ class Budget:
 TINY: dict[str, Any] = {
     "ppo.rollout_steps": 500, "ppo.num_envs": 10, "ppo.epochs": 1, "discriminator.steps": 2, "discriminator.batch": 100,
     "before.steps": 5, "before.batch": 100, "cloning.batch": 50, "classifier.steps": 5, "reward.steps": 5, "reward.nets": 1,
+    "practice.num_envs": 10, "practice.steps_per_env": 50, "practice.cloning_steps": 20,
     "noise.levels": 3, "noise.rollouts": 2, "noise.cloning_steps": 50, "noise.airl_steps": 500,
 }
 """Settings with which a cell takes a moment and learns nothing."""
@@ -75,7 +77,7 @@ BUDGETS = {"smoke": SMOKE, "short": SHORT, "full": FULL}
 
 def cell(budget: Budget, env: Environment, method: str, seed: int, *, mix: dict[str, float] | None = None, at: str = "",
          ranked: float = 0.05, choose: str = "spread", changes: Mapping[str, Any] | None = None) -> Cell:
-    steps = env.cloning_steps if method in OFFLINE else env.steps
+    steps = env.cloning_steps if method in OFFLINE else env.practice_steps if method == "cail-hybrid" else env.steps
     return Cell(env.task, mix or env.paper_mix(), method, seed, max(1, round(budget.steps * steps)), at, budget.episodes, ranked,
                 choose, budget.evaluation_episodes, {} if method == ORACLE else {**budget.changes, **(changes or {})})
 

@@ -12,7 +12,7 @@ from cail_core.cli import whole_number
 from cail_core.errors import CailError
 from cail_core.progress import console, table
 
-METHOD, PLAIN = "cail-bc", "bc"
+METHOD, PLAIN = "cail-hybrid", "bc"
 STORIES = {
     "panda": "People of different skill carry a bottle around an obstacle with a Panda; some detour, some collide, some drop it.",
     "pointmass": "Five people of different skill steer a point mass.",

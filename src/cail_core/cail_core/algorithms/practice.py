@@ -1,0 +1,173 @@
+"""Practice: a cloned policy plays, and what it does well it clones too (`cail-hybrid`).
+
+The policy's own episodes are demonstrations of varying optimality like any others, and the reward that was learned together with
+the confidence judges them: an episode whose learned return, waiting where it ended included, comes up to that of the trusted
+demonstrations is cloned along with these, the others are forgotten. The noise with which the policy plays takes it to places
+where nobody has demonstrated anything; that it came well out of them shows how. Nothing looks at true rewards or successes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cail_core.algorithms.batch import Batch, demo_batch
+from cail_core.algorithms.cail import Cail, draw
+from cail_core.algorithms.corrective import displaced
+from cail_core.algorithms.learners import CloningLearner, Metrics, averaged, mean_of
+from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.outer import RankedTrajectories
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.errors import BadInput
+from cail_core.rl.networks import TanhGaussianActor
+from cail_core.rl.rollout import Rollout, collect
+from cail_core.tasks.base import Array, BatchEnv, Task
+
+UNKNOWN = {"return": math.nan, "success": math.nan}
+
+
+@dataclass
+class Noisy:
+    """The policy with the noise that it practises with."""
+
+    actor: TanhGaussianActor
+    generator: torch.Generator
+
+    @torch.no_grad()
+    def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        return self.actor.sample(observation, self.generator)
+
+
+class PracticeLearner(CloningLearner):
+    """First `clone` steps of cloning, then rounds: play, judge, clone. Its steps are those in the environment."""
+
+    def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
+        if config.confidence != "before":
+            raise BadInput(f"practice is judged by what was learned with the confidence: expected confidence: before, given "
+                           f"{config.confidence}")
+        super().__init__(demos, config, generator, task.spec.max_steps)
+        c = config.practice
+        if self.actor.log_std is not None:
+            self.actor.log_std.data.fill_(math.log(c.noise))
+        self._seed, self._horizon = seed, task.spec.max_steps
+        self._standard = accepted_from(learned_returns(self._judge, demos, config, self._horizon),
+                                       torch.as_tensor(demos.starts), self._weight, c.standard)
+        self._own: list[tuple[Batch, Tensor]] = []
+        """The accepted pairs of the last rounds, and B there."""
+        self._env: BatchEnv = task.make_env(c.num_envs)
+        self._observation: Array
+        self._open: list[list[tuple[Array, ...]]]
+        self._watched = UNKNOWN
+        """True return and success of the last round's episodes: to look at, never to choose by."""
+
+    def begin_segment(self, segment: int) -> None:
+        self._observation = self._env.reset(int(np.random.SeedSequence((self._seed, segment)).generate_state(1)[0]))
+        self._open = [[] for _ in range(self._env.num_envs)]
+
+    def iterate(self) -> Metrics:
+        c = self.config.practice
+        if self.done == 0:
+            self._clone(self.config.clone)
+        rollout = collect(self._env, self._observation, Noisy(self.actor, self.generator), c.steps_per_env)
+        self._observation = rollout.current
+        self.done += rollout.steps
+        episodes = self._ended(rollout)
+        share = 0.0
+        if episodes is not None:
+            good = (learned_returns(self._judge, episodes, self.config, self._horizon) >= self._standard).numpy()
+            share = float(good.mean())
+            if good.any():
+                pairs = demo_batch(only(episodes, np.flatnonzero(good)))
+                moves = torch.empty(0) if self._corrections is None else self._corrections.at(pairs)
+                self._own = [*self._own, (pairs, moves)][-c.rounds_kept :]
+        return self._clone(c.cloning_steps) | self._confidence_metrics() | self._watched | {"accepted_episodes": share}
+
+    def _clone(self, times: int) -> Metrics:
+        """Cloning, with the policy's own accepted episodes for a share of each batch once there are any."""
+        c, practice = self.config.cloning, self.config.practice
+        size = round(practice.own_share * c.batch) if self._own else 0
+        if size:
+            own = Batch(*(torch.cat(columns) for columns in zip(*(pairs for pairs, _ in self._own), strict=True)))
+            moves = torch.cat([moves for _, moves in self._own])
+        metrics = []
+        for rows, demo in self._cloning_batches(times):
+            weight = self._row_weights(rows)
+            if size:
+                drawn = draw(len(own.state), size, self.generator)
+                pairs = own.rows(drawn)
+                if c.corrective:
+                    pairs = displaced(pairs, moves[drawn], c.corrective, c.back_over, self.generator)
+                demo = Batch(*(torch.cat([a[size:], b]) for a, b in zip(demo, pairs, strict=True)))
+                weight = torch.cat([weight[size:], weight[size:].mean().expand(size)])
+            metrics.append({"inner_loss": self.cail.weighted_step(weight, demo, demo), "accepted": 1.0})
+            self._average = averaged(self._average, self.cail.theta, c.average)
+        self.cail.inner.load(self._average)
+        return mean_of(metrics)
+
+    def _ended(self, rollout: Rollout) -> Demonstrations | None:
+        """The episodes that ended in this stretch, whole ones only."""
+        r = rollout
+        columns = [part.numpy() for part in (r.observation, r.action, r.next_observation, r.terminated, r.env_reward, r.success)]
+        ended = (r.terminated | r.truncated).numpy()
+        done: list[list[tuple[Array, ...]]] = []
+        for i, steps in enumerate(self._open):
+            for t in range(len(ended)):
+                steps.append(tuple(column[t, i] for column in columns))
+                if ended[t, i]:
+                    done.append(list(steps))
+                    steps.clear()
+        self._watched = {"return": float(np.mean([sum(float(step[4]) for step in episode) for episode in done])),
+                         "success": float(np.mean([bool(episode[-1][5]) for episode in done]))} if done else UNKNOWN
+        if not done:
+            return None
+        states, actions, after, terminated, *_ = zip(*(step for episode in done for step in episode), strict=True)
+        starts = np.cumsum([0, *map(len, done)])
+        return Demonstrations(np.array(states, np.float32), np.array(actions, np.float32), np.array(after, np.float32),
+                              np.array(terminated, bool), starts, np.zeros(len(done), np.int64))
+
+    def state(self) -> dict[str, Any]:
+        return super().state() | {"judge": self._judge.theta, "standard": self._standard,
+                                  "own": [[*pairs, moves] for pairs, moves in self._own]}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        super().restore(state)
+        self._judge.theta, self._standard = dict(state["judge"]), state["standard"]
+        self._moves()
+        self._own = [(Batch(*columns[:-1]), columns[-1]) for columns in state["own"]]
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def only(demos: Demonstrations, episodes: Any) -> Demonstrations:
+    """Some of the episodes."""
+    rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
+    starts = np.cumsum([0, *np.diff(demos.starts)[episodes]])
+    return Demonstrations(demos.states[rows], demos.actions[rows], demos.next_states[rows], demos.terminated[rows], starts,
+                          np.zeros(len(episodes), np.int64))
+
+
+@torch.no_grad()
+def learned_returns(judge: Cail, episodes: Demonstrations, config: MethodConfig, horizon: int) -> Tensor:
+    """η' of every episode, as the outer loss sees those that are ranked: waiting until the time limit included."""
+    every = np.arange(episodes.episodes)
+    trajectories = RankedTrajectories.of(episodes, every, config.ppo.gamma, config.outer.returns,
+                                         horizon=horizon if config.absorbing else 0)
+    batch = trajectories.batch
+    if not config.absorbing:
+        batch = batch._replace(state=torch.cat([batch.state, torch.zeros(len(batch.state), 1)], dim=1))
+    return trajectories.returns(judge.inner.reward(judge.theta, batch))
+
+
+def accepted_from(returns: Tensor, starts: Tensor, weight: Tensor, standard: float) -> float:
+    """The learned return that all but the share `standard` of the trusted weight comes up to."""
+    by_episode = torch.stack([weight[a:b].sum() for a, b in pairwise(starts.tolist())])
+    order = torch.argsort(returns)
+    reached = torch.cumsum(by_episode[order], 0) / by_episode.sum()
+    return float(returns[order][int(torch.searchsorted(reached, torch.tensor(standard)).clamp_max(len(order) - 1))])

@@ -1,0 +1,84 @@
+"""Practice: the standard by hand, only what comes up to it is cloned, and it improves on cloning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from cail_core.algorithms.learners import make_learner
+from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.algorithms.practice import PracticeLearner, accepted_from, learned_returns, only
+from cail_core.benchmarks.methods import demonstrate
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.errors import BadInput
+from cail_core.evaluation import evaluate
+from cail_core.policy import Mode, network_of
+from cail_core.tasks.pointmass import PointMass
+
+torch.set_num_threads(1)
+
+
+def test_the_standard_is_a_quantile_of_the_trusted_weight() -> None:
+    """Episodes of 2, 1 and 3 pairs weigh 2, 1 and 1 of 4 and have returns 5, 7 and 6."""
+    weight = torch.tensor([1.0, 1.0, 1.0, 1 / 3, 1 / 3, 1 / 3])
+    returns, starts = torch.tensor([5.0, 7.0, 6.0]), torch.tensor([0, 2, 3, 6])
+    assert accepted_from(returns, starts, weight, 0.0) == 5.0
+    assert accepted_from(returns, starts, weight, 0.6) == 6.0
+    assert accepted_from(returns, starts, weight, 0.9) == 7.0
+
+
+def test_only_keeps_whole_episodes() -> None:
+    states = np.arange(6, dtype=np.float32)[:, None]
+    demos = Demonstrations(states, states, states, np.zeros(6, bool), np.array([0, 2, 3, 6]), np.zeros(3, np.int64))
+    kept = only(demos, np.array([0, 2]))
+    assert kept.states[:, 0].tolist() == [0, 1, 3, 4, 5]
+    assert kept.starts.tolist() == [0, 2, 5]
+
+
+@pytest.fixture(scope="module")
+def demos() -> Demonstrations:
+    return demonstrate(PointMass(), "paper", 0)[0]
+
+
+def config(**changes: object) -> MethodConfig:
+    made = method_config("cail-hybrid")
+    practice = replace(made.practice, num_envs=10, steps_per_env=100, cloning_steps=200)
+    return replace(made, trusted=0.1, clone=300, practice=practice, before=replace(made.before, steps=150, batch=500),
+                   cloning=replace(made.cloning, batch=300), **changes)  # type: ignore[arg-type]
+
+
+def test_what_is_cloned_comes_up_to_the_trusted_demonstrations(demos: Demonstrations) -> None:
+    learner = make_learner(PointMass(), demos, config(), 0)
+    assert isinstance(learner, PracticeLearner)
+    learner.begin_segment(0)
+    metrics = learner.iterate()
+    assert learner.done == 1000
+    assert 0.0 < metrics["accepted_episodes"] <= 1.0
+    pairs = learner._own[0][0]
+    assert len(pairs.state) == round(metrics["accepted_episodes"] * 20) * 50  # episodes of 50 steps, 2 in each of 10 environments
+    own = Demonstrations(pairs.state.numpy(), pairs.action.numpy(), pairs.next_state.numpy(), np.zeros(len(pairs.state), bool),
+                         np.arange(0, len(pairs.state) + 1, 50), np.zeros(len(pairs.state) // 50, np.int64))
+    assert float(learned_returns(learner._judge, own, learner.config, 50).min()) >= learner._standard
+    learner.close()
+
+
+def test_practice_improves_a_clone(demos: Demonstrations) -> None:
+    learner = make_learner(PointMass(), demos, config(), 0)
+    assert isinstance(learner, PracticeLearner)
+    learner.begin_segment(0)
+    learner._clone(300)
+    before = evaluate(PointMass(), Mode(network_of(learner.actor)), 50, 1).mean
+    for _ in range(8):
+        learner.done = max(learner.done, 1)  # cloned already
+        learner.iterate()
+    after = evaluate(PointMass(), Mode(network_of(learner.actor)), 50, 1).mean
+    learner.close()
+    assert after > before
+
+
+def test_practice_without_a_judge_is_refused(demos: Demonstrations) -> None:
+    with pytest.raises(BadInput, match="expected confidence: before, given none"):
+        make_learner(PointMass(), demos, config(confidence="none"), 0)
