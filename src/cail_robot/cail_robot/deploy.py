@@ -19,7 +19,7 @@ from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput
 from cail_core.recording.frames import recordable
 from cail_core.terminal import Terminal
-from cail_robot.deploy_config import DeployConfig, Deployment, prepare
+from cail_robot.deploy_config import DeployConfig, Deployment, prepare, scripted
 from cail_robot.deploy_screen import line, screen
 from cail_robot.deploy_session import Phase, Session
 from cail_robot.limits import Limits
@@ -44,7 +44,8 @@ def register(commands: Any) -> None:
     def switch(name: str, text: str) -> None:
         p.add_argument(name, nargs="?", const="true", default="false", choices=("true", "false"), help=text)
 
-    p.add_argument("--policy", type=Path, required=True, metavar="P", help="the policy's folder, such as RUN/policy")
+    p.add_argument("--policy", type=Path, required=True, metavar="P",
+                   help="the policy's folder, such as RUN/policy; mix:NAME with --task: the task's scripted people instead")
     p.add_argument("--robot", choices=(*ROBOTS, "running"), default="panda_sim",
                    help="which arm to bring up; running: its node is up already (default: panda_sim)")
     p.add_argument("--robot-ip", metavar="IP", help="address of the control box, for ur5e")
@@ -97,6 +98,8 @@ def _run(args: argparse.Namespace) -> int:
         raise BadInput(f"expected --silence between 0.1 and 60, given {args.silence}")
     if args.episodes < 1:
         raise BadInput(f"expected --episodes of 1 or more, given {args.episodes}")
+    if _mix(args) and not args.task:
+        raise BadInput(f"expected --task with --policy {args.policy}: whose scripted people")
     args.task = args.task or _task_of(args.policy)
     if args.robot != "running":
         plan = _prepare(args, robot, _limits(args))
@@ -141,7 +144,14 @@ def _limits(args: argparse.Namespace) -> Limits:
     return limits
 
 
+def _mix(args: argparse.Namespace) -> str:
+    """The mix of scripted people that is asked for in the place of a policy, if it is."""
+    return str(args.policy).removeprefix("mix:") if str(args.policy).startswith("mix:") else ""
+
+
 def _prepare(args: argparse.Namespace, robot: str, limits: Limits) -> Deployment:
+    if mix := _mix(args):
+        return scripted(mix, limits, robot=robot, task=args.task, episodes=args.episodes, seed=args.seed)
     return prepare(
         args.policy, limits, robot=robot, task=args.task, rate=args.rate, max_speed=args.max_speed,
         without_guard=args.without_guard == "true", other_robot=args.other_robot == "true",

@@ -9,11 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from cail_core.config import setting
+from cail_core.demos.collect import mix_of, schedule
 from cail_core.errors import BadInput, listed
 from cail_core.guard import Guard
-from cail_core.policy import PolicyRunner, load_policy
+from cail_core.policy import load_policy
 from cail_core.recording.frames import ActingView, RecordableTask, recordable
-from cail_core.tasks import TaskSpec
+from cail_core.tasks import Demonstrator, TaskSpec
+from cail_core.tasks.base import Array, Policy
 from cail_robot.limits import Limits
 
 KINDS = {
@@ -44,7 +46,7 @@ class Deployment:
     """A policy that fits its arm, and how it is run there."""
 
     task: RecordableTask
-    policy: PolicyRunner
+    policy: Policy
     guard: Guard | None
     name: str
     robot: str
@@ -55,6 +57,16 @@ class Deployment:
     limits: Limits
     notes: tuple[str, ...]
     """What a person should know before it moves."""
+    people: tuple[Demonstrator, ...] = ()
+    """Scripted people who give one episode each, in turn, in the place of a policy."""
+    seed: int = 0
+
+    def player(self, episode: int) -> tuple[str, Policy]:
+        """Who commands an episode, and what they do."""
+        if not self.people:
+            return f"policy {self.name}", self.policy
+        who = self.people[episode % len(self.people)]
+        return who.name, who.start(np.random.default_rng((self.seed, episode)))
 
     @property
     def slower(self) -> float:
@@ -69,7 +81,7 @@ class Deployment:
     def start(self) -> tuple[float, ...] | None:
         """Where the tool was when the demonstrations began, m."""
         if self.guard is None or self.task.spec.view is None:
-            return None
+            return self.task.spec.start_m or None
         place = _tool(self.task.spec, self.guard.start[None])
         return None if place is None else tuple(place[0].tolist())
 
@@ -123,11 +135,13 @@ def prepare(
     if trained is None:
         faults.append(f"units: its action of 1 means {card.action_scale}, expected a speed such as 0.5 m/s")
     else:
+        # Demonstrations of a slow arm ask for less than 1, and so does a policy that learned from them.
+        fastest = trained * min(1.0, float(card.provenance.get("fastest_action", 1.0)) or 1.0)
         if max_speed > trained:
             faults.append(f"max_speed: trained at {trained:g} m/s, asked for {max_speed:g}: faster than trained is refused")
-        if max_speed > limits.max_linear_speed:
+        if max_speed * fastest / trained > limits.max_linear_speed * (1 + 1e-6):
             faults.append(f"max_speed: the arm's max_linear_speed is {limits.max_linear_speed:g} m/s, asked for {max_speed:g}")
-        speed = max_speed or min(trained, limits.max_linear_speed)
+        speed = max_speed or trained * min(1.0, limits.max_linear_speed / fastest)
         if speed < trained:
             notes.append(f"runs at {speed:g} m/s, trained at {trained:g}: everything takes {trained / speed:.3g} times as long")
     if not (math.isfinite(max_speed) and max_speed >= 0):
@@ -148,6 +162,24 @@ def prepare(
     if faults:
         raise BadInput(listed(f"{folder} does not fit and nothing was started", faults))
     return Deployment(found, policy, guard, _name(folder), robot, rate or card.fps, speed, trained or 1.0, limits, tuple(notes))
+
+
+def scripted(mix: str, limits: Limits, *, robot: str, task: str, episodes: int, seed: int) -> Deployment:
+    """The task's scripted people of a mix in the place of a policy: demonstrations of graded quality, recorded on an arm."""
+    found = recordable(task)
+    if not isinstance(found.over_topics(found.spec.fps), ActingView):
+        raise BadInput(f"task: '{task}' can be recorded over topics but not acted in (no twist and gripper in its view)")
+    people = tuple(schedule(mix_of(found, mix), episodes))
+    trained = _speed(found.spec.action_scale)
+    if trained is None:
+        raise BadInput(f"units: an action of 1 means {found.spec.action_scale}, expected a speed such as 0.5 m/s")
+    speed = min(trained, limits.max_linear_speed)
+    notes = (f"scripted people of the mix '{mix}' command, not a policy",)
+    return Deployment(found, _nobody, None, mix, robot, found.spec.fps, speed, trained, limits, notes, people, seed)
+
+
+def _nobody(observation: Array) -> Array:
+    raise RuntimeError("an episode of scripted people has a player of its own")
 
 
 def _robot_faults(trained: str, spec: TaskSpec, robot: str, other_robot: bool, notes: list[str]) -> list[str]:

@@ -120,7 +120,8 @@ class Session:
         self.twist: Vector = NOWHERE
         """What was last commanded, or in a dry run would have been."""
         self.distance = 0.0
-        self.commander = f"policy {deployment.name}"
+        self._name, self._policy = deployment.player(0)
+        self.commander = self._name
         self._view = deployment.view()
         self._moment: Moment | None = None
         self._stale: list[str] = []
@@ -219,7 +220,7 @@ class Session:
         self.parts.cut("failure", before, self._operator)
 
     def _give_back(self) -> None:
-        before, self.commander = self.commander, f"policy {self.deployment.name}"
+        before, self.commander = self.commander, self._name
         self._limit_from = self._clock()
         self._become(Phase.POLICY, "the policy commands again")
         self._tell("given back")
@@ -360,7 +361,7 @@ class Session:
         share = self._guarded(observation)
         if share == 0.0:
             return NOWHERE
-        action = self.deployment.policy(observation).tolist()
+        action = self._policy(observation).tolist()
         opening = self._view.gripper(self._moment, action)
         if opening is not None and opening != self._gripper and not self.dry_run:
             self._grip(opening)
@@ -420,6 +421,7 @@ class Session:
         return twist or NOWHERE
 
     def _put_back(self) -> None:
+        self._name, self._policy = self.deployment.player(len(self.tally.episodes))
         self._become(Phase.RESETTING)
         self.link.reset()
 
@@ -430,7 +432,7 @@ class Session:
             if now - self._since > START_PATIENCE_S:
                 self._end(self.parts.trouble)
             else:
-                self.parts.start(f"policy {self.deployment.name}")
+                self.parts.start(self._name)
             return
         if self._moment is None or not self.link.permitted:
             if now - self._since > START_PATIENCE_S:
@@ -440,7 +442,7 @@ class Session:
         self.total, self._takeovers, self._why = 0.0, 0, ""
         self.began = self._limit_from = now
         self._stale_since, self._held = None, False
-        self.commander = f"policy {self.deployment.name}"
+        self.commander = self._name
         self._become(Phase.POLICY)
         self._tell("started")
 

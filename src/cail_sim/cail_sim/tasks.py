@@ -90,6 +90,7 @@ class Panda:
             action_names=(*ACTION_NAMES, GRIPPER_ACTION) if self.config.explicit_gripper else ACTION_NAMES,
             action_scale=f"{task.max_speed} m/s",
             has_success=True,
+            start_m=() if self.grasped else tuple(sum(ends) / 2 for ends in config.world.tool_start),
             most_envs=8,  # a world takes some 40 MB
             view=view(task, self.config.world.bottle_radius_m, self.config.world.obstacle_half_m[0],
                       2 * self.config.world.obstacle_half_m[2]),

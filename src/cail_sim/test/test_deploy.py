@@ -24,6 +24,8 @@ from cail_core.guard import Guard
 from cail_core.policy import save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks import get_task
+from cail_robot.deploy_config import prepare, scripted
+from cail_robot.limits import Limits
 
 
 def untrained(folder: Path, task: str = "panda") -> Path:
@@ -97,3 +99,32 @@ def test_an_episode_on_the_simulator_ends_in_the_dataset_and_the_table() -> None
         assert (row.demonstrator, row.outcome) == ("policy p", "timeout")
         assert row.length > 100
         assert check(root) == []
+
+
+def test_scripted_people_take_turns_in_the_place_of_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = scripted("paper", Limits(), robot="ur5e_sim", task="ur5e", episodes=20, seed=3)
+    names = [plan.player(k)[0] for k in range(20)]
+    assert names.count("near-optimal") == 4
+    assert names.count("colliding") == 2
+    assert plan.start() == pytest.approx((0.57, 0.07, 0.215))
+    observation = np.zeros(plan.task.spec.observation_dim, np.float32)
+    first, again, other = (plan.player(k)[1](observation) for k in (0, 0, 8))
+    assert (first == again).all()
+    assert (first != other).any()
+    assert main(["deploy", "--policy", "mix:paper", "--robot", "panda_sim", "--check"]) == 2
+    assert "expected --task with --policy mix:paper" in capsys.readouterr().err
+    assert main(["deploy", "--policy", "mix:none", "--task", "panda", "--robot", "panda_sim", "--check"]) == 2
+    assert "expected a mix" in capsys.readouterr().err
+
+
+def test_a_policy_of_a_slow_arm_s_demonstrations_is_not_slowed_once_more(tmp_path: Path) -> None:
+    folder = untrained(tmp_path / "p")
+    card = json.loads((folder / "policy.json").read_text())
+    card["provenance"]["fastest_action"] = 0.5  # of 0.5 m/s
+    (folder / "policy.json").write_text(json.dumps(card))
+    slow = Limits(max_linear_speed=0.25)
+    assert prepare(folder, slow, robot="panda_sim").slower == 1.0
+    assert prepare(folder, slow, robot="panda_sim", max_speed=0.25).slower == 0.5
+    card["provenance"]["fastest_action"] = 1.2
+    (folder / "policy.json").write_text(json.dumps(card))
+    assert prepare(folder, slow, robot="panda_sim").slower == 0.5

@@ -66,6 +66,8 @@ class TaskSpec:
     """Acted out by an arm over ROS, perhaps a real one: nothing plays there that was not asked for."""
     observation_units: str = ""
     """How the observed numbers are meant, such as "lengths in units of 0.2 m"; a policy's card keeps it."""
+    start_m: tuple[float, ...] = ()
+    """About where the tool is when an episode begins, m; empty where that means nothing."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """What the safety filter allows where the task is learned; a policy's card keeps it."""
 

@@ -200,8 +200,13 @@ def _save_policy(run: Run, learner: Learner) -> None:
     guard = Guard.fit(run.demos.states, confidence.numpy(), run.demos.episode_of_pair, run.seed)
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
-                 "seed": run.seed, "steps": learner.done, "cail": __version__},
+                 "seed": run.seed, "steps": learner.done, "fastest_action": _fastest(run.demos), "cail": __version__},
                 guard=guard, robot=run.demos.robot, card_text=_trusted(run.demos, confidence))
+
+
+def _fastest(demos: Demonstrations) -> float:
+    """How strong the demonstrated actions are: an arm with a low speed limit is never asked for more than that."""
+    return round(float(np.quantile(np.linalg.norm(demos.actions, axis=1), 0.999)), 3)
 
 
 def _write_confidence(path: Path, demos: Demonstrations, confidence: torch.Tensor) -> None:
