@@ -51,6 +51,17 @@ def test_merge_joins_and_refuses_what_does_not_fit(dataset: DemoDataset, tmp_pat
     assert not (tmp_path / "never").exists()
 
 
+def test_what_an_arm_recorded_joins_what_a_simulator_gave(tmp_path: Path) -> None:
+    plain, recorded = features(), features(requested=True)
+    one = write(tmp_path / "simulated", [episode(5, 0, plain)], plain)
+    other = write(tmp_path / "recorded", [episode(6, 1, recorded)], recorded)
+    both = merge([one.root, other.root], tmp_path / "both")
+    first, second = both.iterate()
+    assert (first.frames["action.requested"] == one.episode(0).frames["action"]).all()
+    same_episode(second, other.episode(0))
+    assert check(both.root) == []
+
+
 def test_merge_of_two_ranked_datasets_drops_ranks_that_cannot_be_compared(dataset: DemoDataset, tmp_path: Path) -> None:
     like = features()
     other = write(tmp_path / "other", [episode(7, 100 + i, like, rank=i + 1) for i in range(3)], like)

@@ -18,7 +18,7 @@ from cail_core.demos import layout
 from cail_core.demos.check import interrupted
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import Episode
-from cail_core.demos.features import differences
+from cail_core.demos.features import ACTION, REQUESTED, differences
 from cail_core.demos.ranking import Ranking
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput, listed
@@ -68,11 +68,15 @@ def delete(root: Path, episodes: Sequence[int]) -> None:
 
 
 def merge(roots: Sequence[Path], out: Path) -> DemoDataset:
-    """One dataset of several; ranks of different datasets cannot be compared, so only a single ranked one keeps them."""
+    """One dataset of several; ranks of different datasets cannot be compared, so only a single ranked one keeps them.
+
+    A dataset without `action.requested` was not recorded from an arm: there, what was asked for is the action itself.
+    """
     datasets = [whole(root) for root in roots]
-    first, faults = datasets[0], []
-    for other in datasets[1:]:
-        found = differences(first.features, other.features)
+    faults = []
+    first = next((d for d in datasets if REQUESTED in d.features), datasets[0])
+    for other in (d for d in datasets if d is not first):
+        found = [text for text in differences(first.features, other.features) if text != f"{REQUESTED}: only in the first"]
         for key, a, b in (("task", first.task, other.task), ("fps", first.info["fps"], other.info["fps"])):
             if a != b:
                 found.append(f"{key}: {a} against {b}")
@@ -84,7 +88,9 @@ def merge(roots: Sequence[Path], out: Path) -> DemoDataset:
     def episodes() -> Iterator[Episode]:
         for dataset in datasets:
             for episode in dataset.iterate():
-                yield episode if len(ranked) == 1 else replace(episode, rank=None)
+                frames = {name: episode.frames[ACTION if name == REQUESTED and name not in episode.frames else name]
+                          for name in first.features}
+                yield replace(episode, frames=frames, rank=episode.rank if len(ranked) == 1 else None)
 
     with durable.new_folder(out) as building:
         _write_like(first, building, episodes())
