@@ -35,7 +35,8 @@ def of(name: str, instruction: str) -> list[str]:
 
 def dry_run(target: str) -> str:
     """What make would do for a target in a tree where nothing is installed."""
-    done = subprocess.run(["make", "--no-print-directory", "-n", f"VENV={ROOT}/none", target], cwd=ROOT, capture_output=True, text=True, check=True)
+    command = ["make", "--no-print-directory", "-n", f"VENV={ROOT}/none", target]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout
 
 
