@@ -22,7 +22,7 @@ except ImportError:
     raise MissingDependency(f"rclpy is not installed: source ROS 2's setup file, or {how_to_add('ros')}") from None
 
 COMMAND_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
-STATE_QOS = QoSProfile(depth=100, reliability=ReliabilityPolicy.RELIABLE)
+STATE_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 STATUS_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
