@@ -209,12 +209,12 @@ class _Link:
     def alive(self) -> bool:
         return all(getattr(node, "alive", True) for node in self._arm)
 
-    def _spin(self, *nodes: Any) -> None:
+    def _spin(self, *nodes: Any, executor: Any = None) -> None:
         from rclpy.executors import SingleThreadedExecutor
 
         if not nodes:
             return
-        executor = SingleThreadedExecutor()
+        executor = executor or SingleThreadedExecutor()
         for node in nodes:
             executor.add_node(node)
         self._nodes += nodes
@@ -229,7 +229,9 @@ class _Link:
         thread.start()
 
     def __enter__(self) -> _Link:
-        self._spin(self.node)
+        from cail_robot.ros import listening_executor
+
+        self._spin(self.node, executor=listening_executor())
         return self
 
     def __exit__(self, *args: object) -> None:

@@ -25,6 +25,18 @@ COMMAND_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 STATE_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 STATUS_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
+def listening_executor() -> Any:
+    """For nodes that hear many messages: rclpy's executor by events; the other one asks every subscription before each message.
+
+    Older rclpy has only the other one. By events nothing comes where a callback takes the message's information as well.
+    """
+    try:
+        from rclpy.experimental import EventsExecutor
+    except ImportError:
+        return SingleThreadedExecutor()
+    return EventsExecutor()
+
+
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
 PROFILES = ("FASTRTPS_DEFAULT_PROFILES_FILE", "FASTDDS_DEFAULT_PROFILES_FILE")
 

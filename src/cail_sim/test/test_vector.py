@@ -182,4 +182,6 @@ def test_demonstrations_are_the_same_collected_one_by_one_or_many_at_once(tmp_pa
         dataset = collect(task, [(task.demonstrators()["colliding"], 1.0)], 3, 0, tmp_path / str(many))
         assert {row.outcome for row in dataset.rows} == {"collided"}
         returns.append([row.undiscounted_return for row in dataset.rows])
+        again = collect(task, [(task.demonstrators()["colliding"], 1.0)], 3, 0, tmp_path / str(many))
+        assert [row.undiscounted_return for row in again.rows] == returns[-1]  # all there: nothing is collected anew
     assert returns[0] == returns[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,7 @@ def collect(
         "episodes": episodes,
         "seed": seed,
     }
+    recipe = json.loads(json.dumps(recipe))  # as it is read back: without tuples
     if (out / layout.INFO).exists():
         known = DemoDataset(out)
         if known.task != spec.name or known.info["cail"].get("collect") != recipe:
