@@ -7,6 +7,8 @@ import json
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -305,3 +307,27 @@ def test_ray_is_asked_for_by_name_when_it_is_missing(monkeypatch: pytest.MonkeyP
 def test_an_unknown_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises((SystemExit, BadInput)):
         main(["bench", "table9", "--out", str(tmp_path)])
+
+
+def test_no_worker_outlives_a_killed_bench(tmp_path: Path) -> None:
+    options = ["--budget", "smoke", "--workers", "2", "--out", str(tmp_path)]
+    bench = subprocess.Popen([sys.executable, "-m", "cail_core.cli", "bench", "table1", *options], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+    try:
+        until, workers = time.monotonic() + 120, set[int]()
+        while len(workers) < 2 and time.monotonic() < until:
+            time.sleep(0.1)
+            workers = {pid for pid in children(bench.pid) if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+        assert len(workers) == 2
+        time.sleep(4.0)  # they are at work, and know whom they work for
+    finally:
+        bench.kill()
+        bench.wait()
+    until = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < until:
+        time.sleep(0.2)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -35,7 +37,8 @@ class LocalEngine:
             yield from ((cell, work(cell, out)) for cell in cells)
             return
         os.environ["OMP_NUM_THREADS"] = "1"
-        with ProcessPoolExecutor(min(self.workers, len(cells)), mp_context=multiprocessing.get_context("spawn")) as pool:
+        with ProcessPoolExecutor(min(self.workers, len(cells)), mp_context=multiprocessing.get_context("spawn"),
+                                 initializer=_end_with_parent, initargs=(os.getpid(),)) as pool:
             jobs = {pool.submit(work, cell, out): cell for cell in cells}
             try:
                 for job in as_completed(jobs):
@@ -43,6 +46,17 @@ class LocalEngine:
             except BrokenProcessPool:
                 raise CailError("a worker process died, perhaps for lack of memory; the same command goes on where it stopped, "
                                 "--workers with a smaller number needs less") from None
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker of a killed parent would wait for its next cell for ever."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 class RayEngine:
