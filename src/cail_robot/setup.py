@@ -35,7 +35,10 @@ setup(
     entry_points={
         "console_scripts": ["train_node = cail_robot.train_node:main", "ur5e_node = cail_robot.ur5e.up:main"],
         "cail.arms": ["ur5e = cail_robot.ur5e.up:UR5e"],
-        "cail.benchmarks": ["recording = cail_robot.recording_bench:run"],
+        "cail.benchmarks": [
+            "recording = cail_robot.recording_bench:run",
+            "recording-live = cail_robot.recording_live_bench:run",
+        ],
         "cail.commands": [
             "deploy = cail_robot.deploy:register",
             "record = cail_robot.record:register",

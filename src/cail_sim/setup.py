@@ -30,6 +30,7 @@ setup(
             "arm-latency = cail_sim.arm_latency:run",
             "panda-slower = cail_sim.slower:run",
             "panda-speed = cail_sim.speed:run",
+            "transfer = cail_sim.transfer:run",
             "ur5e-faults = cail_sim.ursim.bench_faults:run",
             "ur5e-rate = cail_sim.ursim.bench_rate:run",
             "ursim-fuzz = cail_sim.ursim.bench_fuzz:run",

@@ -14,7 +14,7 @@ from torch.func import grad
 from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch
 from cail_core.algorithms.bc import BehaviourCloning
-from cail_core.algorithms.bilevel import Parameters, Terms, bilevel_step, confidence_gradient, mean_one
+from cail_core.algorithms.bilevel import Parameters, Terms, bilevel_step, confidence_gradient, mean_one, tracked
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.inner import PairLearner
 from cail_core.algorithms.optim import Adam
@@ -63,8 +63,9 @@ def test_confidence_gradient_equals_central_differences(name: str, loss: str) ->
         return ranking_loss(trajectories.returns(learner.reward(t, trajectories.batch)), rank, loss)
 
     beta = torch.as_tensor(rng.uniform(0.5, 1.5, 7))
-    slope, value = confidence_gradient(theta, beta, grad(learner.loss)(theta, beta, demo, other),
-                                       lambda t: learner.pair_loss(t, demo), outer, mu)
+    terms = learner.terms(tracked(theta), demo, other)
+    slope_of_reward = {key: s for key, s in grad(learner.loss)(theta, beta, demo, other).items() if key in learner.ranking()}
+    slope, value = confidence_gradient(theta, beta, slope_of_reward, terms, lambda t: learner.reward(t, demo), outer, mu)
     assert float(value) == pytest.approx(float(outer(pseudo_update(beta))))
     step = 1e-5
     for i in range(7):
@@ -98,7 +99,7 @@ def test_a_step_is_eq_7_line_by_line(name: str) -> None:
     found, result = bilevel_step(
         theta, lambda: beta[-1], lambda slope: beta.append(beta[-1] - alpha * slope),
         lambda slope: {key: theta[key] - mu * slope[key] for key in theta},
-        lambda t: learner.terms(t, demo, other), lambda t: learner.pair_loss(t, demo), outer, mu, None,
+        lambda t: learner.terms(t, demo, other), lambda t: learner.reward(t, demo), outer, mu, None, learner.ranking(),
     )
     assert torch.allclose(beta[-1], after, rtol=1e-9, atol=1e-12)
     assert float((after - beta[0]).abs().max()) > 1e-6
@@ -122,11 +123,12 @@ class Toy:
         self.alpha, self.mu, self.gate = alpha, mu, gate
         self.slopes: list[float] = []
 
-    def pair_loss(self, theta: Parameters) -> Tensor:
-        return (theta["x"] - self.pulls).pow(2).sum(1) / 2
+    def reward(self, theta: Parameters) -> Tensor:
+        return -(theta["x"] - self.pulls).pow(2).sum(1) / 2
 
     def terms(self, theta: Parameters) -> Terms:
-        return self.pair_loss(theta), torch.zeros((), dtype=torch.float64)
+        reward = self.reward(theta)
+        return Terms(-reward, torch.zeros((), dtype=torch.float64), reward)
 
     def outer(self, theta: Parameters) -> Tensor:
         return (theta["x"] - 1.0).pow(2).sum() / 2
@@ -138,7 +140,7 @@ class Toy:
 
         self.theta, result = bilevel_step(self.theta, lambda: self.beta, update,
                                           lambda slope: {"x": self.theta["x"] - self.mu * slope["x"]},
-                                          self.terms, self.pair_loss, self.outer, self.mu, self.gate)
+                                          self.terms, self.reward, self.outer, self.mu, self.gate)
         return result.accepted
 
 

@@ -143,6 +143,8 @@ def test_stats_are_those_of_all_frames(dataset: DemoDataset) -> None:
 
 def test_episode_stats_by_hand() -> None:
     stats = episode_stats(np.array([[1.0], [2.0], [3.0], [4.0], [5.0]]))
+    assert stats["min"].base is None  # a view would keep the frames
+    assert stats["max"].base is None
     assert (stats["min"][0], stats["max"][0], stats["mean"][0], stats["count"][0]) == (1, 5, 3, 5)
     assert stats["std"][0] == pytest.approx(np.sqrt(2))
     assert (stats["q01"][0], stats["q50"][0]) == (pytest.approx(1.04), 3)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import os
 import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cail_core.cli import say, whole_number
 from cail_core.config import find_config, load_config
@@ -25,10 +22,12 @@ from cail_robot.deploy_session import Phase, Session
 from cail_robot.limits import Limits
 from cail_robot.record import INPUTS, ROBOTS, arm_of, arm_options, source_of
 from cail_robot.recorder import SILENCE_S, Recorder
-from cail_robot.teleop import Input, Steering, TeleopConfig, Wish
+from cail_robot.teleop import Steering, TeleopConfig, Wish
+
+if TYPE_CHECKING:
+    from cail_robot.ros import Nodes
 
 DRAW_EVERY_S = 0.1
-SPIN_S = 0.05
 NODE_PATIENCE_S = 30.0
 SIMULATED = ("panda_sim", "ur5e_sim")
 
@@ -108,23 +107,35 @@ def _run(args: argparse.Namespace) -> int:
     teleop, config = load_config(TeleopConfig, find_config("teleop")), load_config(DeployConfig, find_config(args.config))
     with ExitStack() as stack:
         things = recordable(args.task).over_topics(recordable(args.task).spec.fps).needs
-        link = stack.enter_context(_Link(args.namespace, things, commands=args.dry_run == "false"))
+        from cail_robot.ros import Nodes, listening_executor  # first: it says how to add rclpy where it is missing
+
+        nodes = stack.enter_context(Nodes(realtime=args.robot != "running"))
+        from cail_robot.policy_node import PolicyNode
+        from cail_robot.record_nodes import RecorderNode
+
+        node = PolicyNode(args.namespace, things, commands=args.dry_run == "false")
+        nodes.spin(node, executor=listening_executor())
         if args.robot == "running":
-            plan = _prepare(args, robot, link.node.arm_limits(NODE_PATIENCE_S))
+            plan = _prepare(args, robot, node.arm_limits(NODE_PATIENCE_S))
             if args.check == "true":
                 return _say_fit(plan)
         source, terminal = (Nobody(), None) if args.input == "none" else source_of(args, teleop, stack)
         recorder = _recorder(args, plan, stack)
-        link.join(arm_of(args) or list, recorder, source)
+        if make_arm := arm_of(args):
+            nodes.spin(*make_arm())
+        if recorder is not None:
+            nodes.listen(RecorderNode(recorder, args.namespace))
+        if hasattr(source, "join"):
+            source.join(node)
         for note in plan.notes:
             say(f"cail: {note}")
         session = Session(
-            plan, config, link.node, source, Steering(teleop), episodes=args.episodes, operator=args.operator, recorder=recorder,
+            plan, config, node, source, Steering(teleop), episodes=args.episodes, operator=args.operator, recorder=recorder,
             attended=args.input != "none", simulated=robot in SIMULATED, dry_run=args.dry_run == "true",
         )  # fmt: skip
         drawn = stack.enter_context(terminal) if terminal else None
         try:
-            ended = _loop(session, link, drawn)
+            ended = _loop(session, nodes, drawn)
         finally:
             session.close()
             time.sleep(0.05)  # the last command, which is zero, is on its way
@@ -176,85 +187,13 @@ def _recorder(args: argparse.Namespace, plan: Deployment, stack: ExitStack) -> R
     return recorder
 
 
-class _Link:
-    """The nodes of a deployment; each is spun by a thread of its own, so that none holds up another."""
-
-    def __init__(self, namespace: str, things: tuple[str, ...], *, commands: bool) -> None:
-        from cail_robot.ros import start  # first: it says how to add rclpy where it is missing
-
-        os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
-        sys.setswitchinterval(0.001)  # the control thread must not wait 5 ms for the interpreter
-        start(["cail", "--ros-args", "--log-level", "error"])
-        from cail_robot.policy_node import PolicyNode
-
-        self._namespace = namespace
-        self._ending = threading.Event()
-        self._arm: list[Any] = []
-        self._nodes: list[Any] = []
-        self._threads: list[threading.Thread] = []
-        self.node = PolicyNode(namespace, things, commands=commands)
-
-    def join(self, make_arm: Callable[[], list[Any]], recorder: Recorder | None, source: Input) -> None:
-        """The arm's nodes, where this process brings it up, and the recorder's."""
-        from cail_robot.record_nodes import RecorderNode
-
-        self._arm = make_arm()
-        self._spin(*self._arm)
-        if recorder is not None:
-            self._spin(RecorderNode(recorder, self._namespace))
-        if hasattr(source, "join"):
-            source.join(self.node)
-
-    @property
-    def alive(self) -> bool:
-        return all(getattr(node, "alive", True) for node in self._arm)
-
-    def _spin(self, *nodes: Any, executor: Any = None) -> None:
-        from rclpy.executors import SingleThreadedExecutor
-
-        if not nodes:
-            return
-        executor = executor or SingleThreadedExecutor()
-        for node in nodes:
-            executor.add_node(node)
-        self._nodes += nodes
-
-        def spin() -> None:
-            while not self._ending.is_set():
-                executor.spin_once(timeout_sec=SPIN_S)
-            executor.shutdown(timeout_sec=0)
-
-        thread = threading.Thread(target=spin, daemon=True)
-        self._threads.append(thread)
-        thread.start()
-
-    def __enter__(self) -> _Link:
-        from cail_robot.ros import listening_executor
-
-        self._spin(self.node, executor=listening_executor())
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        import rclpy
-
-        for node in self._arm:
-            if hasattr(node, "finish"):
-                node.finish()
-        self._ending.set()
-        for thread in self._threads:
-            thread.join()
-        for node in self._nodes:
-            node.destroy_node()
-        rclpy.try_shutdown()
-
-
-def _loop(session: Session, link: _Link, drawn: Terminal | None) -> int:
+def _loop(session: Session, nodes: Nodes, drawn: Terminal | None) -> int:
     """Step until the end; the number of the signal that ended it, or 0."""
     last, said = 0.0, ""
     with _signals() as ended:
         while session.phase is not Phase.DONE and not ended:
             session.step()
-            if not link.alive:
+            if not nodes.alive:
                 session.fault = "the arm's control loop has ended"
                 break
             now = time.monotonic()

@@ -25,7 +25,7 @@ from cail_robot.arm import STILL, Arm, ArmState, Twist
 from cail_robot.control import ArmControl, Cycle, State, Status
 from cail_robot.limits import Limits
 from cail_robot.pacing import Pace
-from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS
+from cail_robot.ros import COMMAND_QOS, HEARD_COMMAND_QOS, STATE_QOS, STATUS_QOS, ByHand, taken
 from cail_robot.safety import CLIPPED
 
 LEVELS = {
@@ -59,9 +59,13 @@ class ArmNode(Node):  # type: ignore[misc]
         self.control = ArmControl(arm, limits, self.seconds, self._say, command_times_out=paced)
         self.add_on_set_parameters_callback(self._set_parameters)
 
-        # Of two commands that wait, the executor takes the one that was subscribed to first: the gripper acts before the move.
-        self.create_subscription(Float64, "gripper_cmd", self._on_gripper, COMMAND_QOS)
-        self.create_subscription(TwistStamped, "twist_cmd", self._on_twist, COMMAND_QOS)
+        # In real time the control loop takes the commands itself, at the beginning of a period. Where time waits for commands an
+        # executor wakes it; of two that wait it takes the one subscribed to first. Either way the gripper acts before the move.
+        group = ByHand() if paced else None
+        self._grips = self.create_subscription(Float64, "gripper_cmd", self._on_gripper, COMMAND_QOS, callback_group=group)
+        self._twists = self.create_subscription(
+            TwistStamped, "twist_cmd", self._on_twist, HEARD_COMMAND_QOS, callback_group=group
+        )
         self.create_service(SetBool, "enable", self._on_enable)
         self.create_service(Trigger, "stop", self._on_stop)
         self.create_service(Trigger, "clear_fault", self._on_clear)
@@ -93,6 +97,7 @@ class ArmNode(Node):  # type: ignore[misc]
         try:
             while not self._ending.is_set():
                 if self._paced:
+                    self._take_commands()
                     self._period()
                     self._pace.wait()
                 elif self._heard.acquire(timeout=0.01) or self.control.state is State.DISCONNECTED:
@@ -105,6 +110,12 @@ class ArmNode(Node):  # type: ignore[misc]
             self.alive = False
         finally:
             self.control.close()
+
+    def _take_commands(self) -> None:
+        for message, _ in taken(self._grips):
+            self._on_gripper(message)
+        for message, info in taken(self._twists):
+            self._on_twist(message, info)
 
     def _period(self) -> None:
         cycle = self.control.cycle()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import os
 import signal
-import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cail_core.cli import Parser, say, whole_number
 from cail_core.config import find_config, load_config
@@ -22,14 +19,15 @@ from cail_core.recording.frames import Trim, recordable
 from cail_core.terminal import Terminal
 from cail_robot.desk import Desk
 from cail_robot.recorder import SILENCE_S, Recorder
-from cail_robot.scheduling import ask_for_realtime
 from cail_robot.teleop import Input, Keyboard, Steering, TeleopConfig
+
+if TYPE_CHECKING:
+    from cail_robot.ros import Nodes
 
 ROBOTS = {"panda_sim": "sim", "ur5e": "ur5e", "ur5e_sim": "ur5e-sim"}
 """Robot -> its name among the arms of `cail up`."""
 INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted")
 DRAW_EVERY_S = 0.1
-SPIN_S = 0.05
 
 
 def register(commands: Any) -> None:
@@ -83,12 +81,23 @@ def _run(args: argparse.Namespace) -> int:
             silence_s=args.silence,
         )
         stack.callback(recorder.close)
-        nodes = stack.enter_context(_Nodes(make_arm, recorder, args.namespace, source))
+        from cail_robot.ros import Nodes  # first: it says how to add rclpy where it is missing
+
+        nodes = stack.enter_context(Nodes(realtime=make_arm is not None))
+        if nodes.scheduling:
+            say(f"cail record: {nodes.scheduling}")
+        from cail_robot.record_nodes import RecorderNode, TeleopNode
+
+        teleop, listener = TeleopNode(args.namespace), RecorderNode(recorder, args.namespace)
+        if hasattr(source, "join"):
+            source.join(teleop)
+        nodes.spin(*(make_arm() if make_arm is not None else []), teleop)
+        nodes.listen(listener)
         title = f"cail record  {args.dataset}  task {args.task}, {robot}, {recorder.rate} Hz, by {args.demonstrator}"
-        desk = Desk(source, nodes.teleop, recorder, Steering(config), title)
+        desk = Desk(source, teleop, recorder, Steering(config), title)
         screen = stack.enter_context(terminal) if terminal else None
         try:
-            _loop(desk, nodes, recorder, screen, 1.0 / config.command_hz)
+            _loop(desk, nodes, recorder, listener.tell, screen, 1.0 / config.command_hz)
         finally:
             desk.leave()
             time.sleep(0.05)  # the last command, which is zero, is on its way
@@ -153,67 +162,9 @@ def arm_options(args: argparse.Namespace) -> tuple[Any, argparse.Namespace]:
     return arm, parser.parse_args(words)
 
 
-class _Nodes:
-    """The nodes of the session, spun by a thread of their own while the desk has the main one."""
-
-    def __init__(self, make_arm: Callable[[], list[Any]] | None, recorder: Recorder, namespace: str, source: Input) -> None:
-        import rclpy
-        from rclpy.executors import SingleThreadedExecutor
-
-        from cail_robot.record_nodes import RecorderNode, TeleopNode
-        from cail_robot.ros import start
-
-        os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
-        self._rclpy = rclpy
-        sys.setswitchinterval(0.001)  # the control thread must not wait 5 ms for the interpreter
-        if make_arm is not None:  # before DDS starts its threads; all of this process, because all of it shares the interpreter
-            say(f"cail record: {ask_for_realtime()}")
-        start(["cail", "--ros-args", "--log-level", "error"])
-        self._ending = threading.Event()
-        self._arm: list[Any] = []
-        try:
-            self.teleop, self.recorder = TeleopNode(namespace), RecorderNode(recorder, namespace)
-            self._arm = make_arm() if make_arm is not None else []
-            if hasattr(source, "join"):
-                source.join(self.teleop)
-        except BaseException:
-            rclpy.try_shutdown()
-            raise
-        # The recorder hears a thousand messages a second: it must not hold up the commands.
-        self._executors = [SingleThreadedExecutor(), SingleThreadedExecutor()]
-        for node in (*self._arm, self.teleop):
-            self._executors[0].add_node(node)
-        self._executors[1].add_node(self.recorder)
-        self._threads = [threading.Thread(target=self._spin, args=(executor,), daemon=True) for executor in self._executors]
-
-    @property
-    def alive(self) -> bool:
-        return all(getattr(node, "alive", True) for node in self._arm)
-
-    def _spin(self, executor: Any) -> None:
-        while not self._ending.is_set():
-            executor.spin_once(timeout_sec=SPIN_S)
-
-    def __enter__(self) -> _Nodes:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        for node in self._arm:
-            if hasattr(node, "finish"):
-                node.finish()
-        self._ending.set()
-        for thread in self._threads:
-            thread.join()
-        for executor in self._executors:
-            executor.shutdown(timeout_sec=0)
-        for node in (*self._arm, self.teleop, self.recorder):
-            node.destroy_node()
-        self._rclpy.try_shutdown()
-
-
-def _loop(desk: Desk, nodes: _Nodes, recorder: Recorder, screen: Terminal | None, period_s: float) -> None:
+def _loop(
+    desk: Desk, nodes: Nodes, recorder: Recorder, tell: Callable[[str], None], screen: Terminal | None, period_s: float
+) -> None:
     ended: list[int] = []
     handlers = {number: signal.signal(number, lambda n, _: ended.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
     drawn, line, told = 0.0, "", (len(recorder.saved), recorder.discarded, recorder.recording)
@@ -222,7 +173,7 @@ def _loop(desk: Desk, nodes: _Nodes, recorder: Recorder, screen: Terminal | None
             desk.step(period_s)
             now = (len(recorder.saved), recorder.discarded, recorder.recording)
             if now != told:
-                nodes.recorder.tell(_event(told, now, recorder))
+                tell(_event(told, now, recorder))
                 told = now
             if screen is not None and time.monotonic() - drawn > DRAW_EVERY_S:
                 drawn = time.monotonic()

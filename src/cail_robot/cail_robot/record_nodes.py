@@ -12,6 +12,7 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PoseStamped, Twist, TwistStamped
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import JointState, Joy
 from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
@@ -20,7 +21,7 @@ from cail_core.recording.bag import Message
 from cail_core.recording.topics import FLOAT, JOINTS, POSE, STATUS, STRING, TOPICS, TWIST
 from cail_robot.desk import ArmReport
 from cail_robot.recorder import Recorder
-from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS
+from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS, ByHand, taken
 from cail_robot.teleop import Axes
 
 TYPES = {TWIST: TwistStamped, POSE: PoseStamped, JOINTS: JointState, FLOAT: Float64, STRING: String, STATUS: DiagnosticStatus}
@@ -30,25 +31,35 @@ DRIVER_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT, dur
 
 
 class RecorderNode(Node):  # type: ignore[misc]
-    """Hands every message of the arm's topics to the recorder, as the bytes that came."""
+    """Hands every message of the arm's topics to the recorder, as the bytes that came.
+
+    A thousand come in a second. An executor waits for each of them anew, which costs more than all that is done with it; so
+    `listen` takes whatever has come.
+    """
 
     def __init__(self, recorder: Recorder, namespace: str = "/arm") -> None:
         super().__init__("recorder", namespace=namespace)
         self._recorder = recorder
         self._events = self.create_publisher(String, "episode_event", STATE_QOS)
-        for topic in TOPICS.values():
-            qos = STATUS_QOS if topic.name == "status" else RECORDING_QOS
-            self.create_subscription(TYPES[topic.type], topic.name, self._to_recorder(topic.name), qos, raw=True)
+        by_hand = ByHand()
+        self._topics = {
+            topic.name: self.create_subscription(
+                TYPES[topic.type], topic.name, _not_called, STATUS_QOS if topic.name == "status" else RECORDING_QOS, raw=True,
+                callback_group=by_hand)
+            for topic in TOPICS.values()
+        }  # fmt: skip
 
-        self.create_subscription(DiagnosticStatus, "status", self._on_status, STATUS_QOS)
-
-    def _to_recorder(self, topic: str) -> Callable[[bytes, dict[str, Any]], None]:
-        def hear(data: bytes, info: dict[str, Any]) -> None:
+    def listen(self) -> None:
+        """Take what has come, in the order in which it was sent."""
+        came: list[tuple[int, str, bytes, dict[str, Any]]] = []
+        for name, topic in self._topics.items():
+            came += [(info["source_timestamp"], name, bytes(data), info) for data, info in taken(topic)]
+        for sent_ns, name, data, info in sorted(came, key=lambda message: message[0]):
             count = info.get("publication_sequence_number") or 0
-            message = Message(topic, bytes(data), time.time_ns(), count if count < 2**32 else 0)
-            self._recorder.hear(message, info.get("source_timestamp") or None)
-
-        return hear
+            message = Message(name, data, info.get("received_timestamp") or time.time_ns(), count if count < 2**32 else 0)
+            self._recorder.hear(message, sent_ns or None)
+            if name == "status":
+                self._on_status(deserialize_message(data, DiagnosticStatus))
 
     def _on_status(self, message: Any) -> None:
         period = {pair.key: pair.value for pair in message.values}.get("publish_period_s")
@@ -58,6 +69,10 @@ class RecorderNode(Node):  # type: ignore[misc]
         """Say on `episode_event` what happened to the recording."""
         text = {"event": event, "episode": self._recorder.episodes, "recording": True, "time": time.time()}
         self._events.publish(String(data=json.dumps(text)))
+
+
+def _not_called(data: bytes) -> None:
+    """A subscription wants a callback."""
 
 
 class TeleopNode(Node):  # type: ignore[misc]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from cail_core.errors import MissingDependency, how_to_add
@@ -14,6 +16,7 @@ from cail_robot.scheduling import ask_for_realtime
 
 try:
     import rclpy
+    from rclpy.callback_groups import CallbackGroup
     from rclpy.executors import SingleThreadedExecutor
     from rclpy.node import Node
     from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -22,8 +25,15 @@ except ImportError:
     raise MissingDependency(f"rclpy is not installed: source ROS 2's setup file, or {how_to_add('ros')}") from None
 
 COMMAND_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
+HEARD_COMMAND_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
+"""For who receives commands: one that came while it was held up is still judged, by its stamp, and the newest counts."""
 STATE_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
 STATUS_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+SPIN_S = 0.05
+LISTEN_S = 0.004
+SWITCH_S = 0.0002
+"""So long one thread may keep the interpreter from another that wants it; Python's own 5 ms would hold up a control loop."""
+
 
 def listening_executor() -> Any:
     """For nodes that hear many messages: rclpy's executor by events; the other one asks every subscription before each message.
@@ -35,6 +45,28 @@ def listening_executor() -> Any:
     except ImportError:
         return SingleThreadedExecutor()
     return EventsExecutor()
+
+
+class ByHand(CallbackGroup):  # type: ignore[misc]
+    """The group of subscriptions that no executor serves, because a thread asks for `taken` when it is time: an executor's way to
+    a callback takes milliseconds.
+    """
+
+    def can_execute(self, entity: Any) -> bool:
+        return False
+
+    def beginning_execution(self, entity: Any) -> bool:
+        return False
+
+    def ending_execution(self, entity: Any) -> None:
+        """Nothing was begun."""
+
+
+def taken(subscription: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """What has come to a subscription, oldest first: messages (bytes where it is raw) and what DDS says of them."""
+    with subscription.handle:
+        while (found := subscription.handle.take_message(subscription.msg_type, subscription.raw)) is not None:
+            yield found
 
 
 RANGE = "ROS_AUTOMATIC_DISCOVERY_RANGE"
@@ -74,6 +106,66 @@ def join(name: str, namespace: str) -> tuple[Any, Node, SingleThreadedExecutor]:
     return context, node, executor
 
 
+class Nodes:
+    """The nodes of a program whose own thread does something else: threads spin them until the block ends."""
+
+    def __init__(self, *, realtime: bool = False) -> None:
+        """`realtime`: an arm moves in this process, and all of it shares the interpreter."""
+        os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
+        sys.setswitchinterval(SWITCH_S)
+        self.scheduling = ask_for_realtime() if realtime else ""  # before DDS starts its threads
+        start(["cail", "--ros-args", "--log-level", "error"])
+        self._ending = threading.Event()
+        self._nodes: list[Any] = []
+        self._threads: list[threading.Thread] = []
+
+    def spin(self, *nodes: Any, executor: Any = None) -> None:
+        """These in one thread; none holds up those of another."""
+        executor = executor or SingleThreadedExecutor()
+        for node in nodes:
+            executor.add_node(node)
+
+        def work() -> None:
+            while not self._ending.is_set():
+                executor.spin_once(timeout_sec=SPIN_S)
+            executor.shutdown(timeout_sec=0)
+
+        self._start(work, *nodes)
+
+    def listen(self, node: Any) -> None:
+        """A node that takes what has come itself (`listen`), every few milliseconds."""
+
+        def work() -> None:
+            while not self._ending.wait(LISTEN_S):
+                node.listen()
+
+        self._start(work, node)
+
+    def _start(self, work: Callable[[], None], *nodes: Any) -> None:
+        self._nodes += nodes
+        self._threads.append(threading.Thread(target=work, daemon=True))
+        self._threads[-1].start()
+
+    @property
+    def alive(self) -> bool:
+        """Whether every arm's control loop still runs."""
+        return all(getattr(node, "alive", True) for node in self._nodes)
+
+    def __enter__(self) -> Nodes:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+        for node in self._nodes:
+            if hasattr(node, "finish"):
+                node.finish()
+        self._ending.set()
+        for thread in self._threads:
+            thread.join()
+        for node in self._nodes:
+            node.destroy_node()
+        rclpy.try_shutdown()
+
+
 def run(
     make_nodes: Callable[[], Sequence[Node]], arguments: Sequence[str] | None = None, *, realtime: bool = False
 ) -> int:
@@ -89,7 +181,7 @@ def run(
         ended = True
 
     previous = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
-    sys.setswitchinterval(0.001)  # the control thread must not wait 5 ms for the interpreter
+    sys.setswitchinterval(SWITCH_S)
     if realtime:
         rclpy.logging.get_logger("cail").info(ask_for_realtime())  # before DDS starts its threads
     start(arguments)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import BinaryIO
 
 PRIORITY = 20
 """Of 99; above all normal work, below the kernel's interrupt threads."""
 SWITCH = "CAIL_REALTIME"
 """Set to 0 in the environment, nothing asks for it."""
+SLEEP = Path("/dev/cpu_dma_latency")
+"""While a process holds this file open with a 0 in it, Linux lets no processor sleep: one that does takes up to milliseconds to
+wake up, in a virtual machine more."""
+_held: list[BinaryIO] = []
 
 
 def realtime(priority: int) -> bool:
@@ -18,13 +24,27 @@ def realtime(priority: int) -> bool:
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
     except (OSError, AttributeError):
         return False
+    stay_awake()
+    return True
+
+
+def stay_awake() -> bool:
+    """Keep the processors from sleeping until this process ends; False if not permitted."""
+    if not _held:
+        try:
+            held = SLEEP.open("wb", buffering=0)
+            held.write((0).to_bytes(4, "little"))
+        except OSError:
+            return False
+        _held.append(held)
     return True
 
 
 def ask_for_realtime() -> str:
     """`realtime` at the usual priority, and what came of it in words."""
     if realtime(PRIORITY):
-        return f"real-time scheduling, priority {PRIORITY}"
+        sleep = "the processors stay awake" if _held else f"the processors may sleep ({SLEEP} cannot be written)"
+        return f"real-time scheduling, priority {PRIORITY}; {sleep}"
     if os.environ.get(SWITCH) == "0":
         return f"no real-time scheduling: {SWITCH}=0"
     return "no real-time scheduling: not permitted here (give this user rtprio in /etc/security/limits.conf)"

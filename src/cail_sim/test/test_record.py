@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.features import ACTION, STATE
 from cail_core.recording.bag import bags_of, read_messages
 from cail_core.recording.rebuild import rebuild
+from cail_robot import recording_live_bench
 
 RECORD = [sys.executable, "-m", "cail_core.cli", "record", "--silence", "60"]  # a test machine may be very busy
 PATIENCE_S = 90.0
@@ -144,3 +146,13 @@ def test_wrong_options_are_said_in_one_line(
     assert text in said
     assert len(said.splitlines()) == 1
     assert not (tmp_path / "demos").exists()
+
+
+def test_the_benchmark_by_the_clock_records_an_episode_that_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ROS_DOMAIN_ID", own_domain())
+    monkeypatch.setenv("CAIL_REALTIME", "0")
+    with recording_live_bench.run("smoke", tmp_path, 0).open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["lost"] for row in rows] == ["0"]
+    assert int(rows[0]["frames"]) > 300
+    assert float(rows[0]["bag_kb"]) > 0

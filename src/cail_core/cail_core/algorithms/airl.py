@@ -30,11 +30,15 @@ class Airl(PairLearner):
         self.h = mlp([observation_dim, *hidden, 1], nn.ReLU, generator)
 
     def logit(self, theta: Parameters, batch: Batch) -> Tensor:
+        reward, rest = self._parts(theta, batch)
+        return reward + rest
+
+    def _parts(self, theta: Parameters, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The logit as g and the rest of it."""
         n = len(batch.state)
         states = self.state_scale(torch.cat([batch.state, batch.next_state]))
         h = relu_mlp(theta, "h", self._depth, states).squeeze(-1)
-        shaping = self.gamma * (1 - batch.terminated) * h[n:] - h[:n]
-        return self._g(theta, states[:n], batch.action) + shaping - batch.log_prob
+        return self._g(theta, states[:n], batch.action), self.gamma * (1 - batch.terminated) * h[n:] - h[:n] - batch.log_prob
 
     def _g(self, theta: Parameters, state: Tensor, action: Tensor) -> Tensor:
         seen = torch.cat([state, action], dim=-1) if self.reward_sees_action else state
@@ -42,15 +46,17 @@ class Airl(PairLearner):
 
     def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
         """Eq. 11: −log D of each demonstration pair, and E_π[−log(1 − D)]."""
-        of_demo, of_other = torch.split(self.logit(theta, joined(demo, other)), [len(demo.state), len(other.state)])
-        return F.softplus(-of_demo), F.softplus(of_other).mean()
-
-    def pair_loss(self, theta: Parameters, demo: Batch) -> Tensor:
-        return F.softplus(-self.logit(theta, demo))
+        n = len(demo.state)
+        g, rest = self._parts(theta, joined(demo, other))
+        reward = g[:n]
+        return Terms(F.softplus(-(reward + rest[:n])), F.softplus(g[n:] + rest[n:]).mean(), reward)
 
     def reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """R'_θ = g: what AIRL recovers of the demonstrators' reward."""
         return self._g(theta, self.state_scale(batch.state), batch.action)
+
+    def ranking(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self.named_parameters() if name.startswith("g."))
 
     def policy_reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """What the policy maximises, Eq. 12: log D − log(1 − D) = f − log π."""

@@ -44,8 +44,5 @@ class BehaviourCloning(PairLearner):
         return out
 
     def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
-        per_pair = self.pair_loss(theta, demo)
-        return per_pair, per_pair.new_zeros(())
-
-    def pair_loss(self, theta: Parameters, demo: Batch) -> Tensor:
-        return -self.reward(theta, demo)
+        reward = self.reward(theta, demo)
+        return Terms(-reward, reward.new_zeros(()), reward)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import torch
@@ -10,10 +10,19 @@ from torch import Tensor
 from torch.func import jvp
 
 Parameters = dict[str, Tensor]
-Terms = tuple[Tensor, Tensor]
-"""L_in in two parts: the loss of each demonstration pair of a batch, which β weighs, and the rest, which it does not."""
 OuterLoss = Callable[[Parameters], Tensor]
 """L_out(θ)."""
+
+
+class Terms(NamedTuple):
+    """L_in before β comes in, at one θ and for one batch."""
+
+    per_pair: Tensor
+    """The loss of each demonstration pair, which β weighs."""
+    rest: Tensor
+    """What β does not weigh."""
+    reward: Tensor
+    """R'_θ of each demonstration pair, out of which `per_pair` was made."""
 
 
 def mean_one(beta: Tensor) -> Tensor:
@@ -23,20 +32,23 @@ def mean_one(beta: Tensor) -> Tensor:
 
 def weighted(beta: Tensor, terms: Terms) -> Tensor:
     """L_in(θ, β) from its two parts."""
-    per_pair, rest = terms
-    return (mean_one(beta) * per_pair).mean() + rest
+    return (mean_one(beta) * terms.per_pair).mean() + terms.rest
 
 
-def confidence_gradient(theta: Parameters, beta: Tensor, slope: Parameters, pair_loss: OuterLoss, outer: OuterLoss,
+def confidence_gradient(theta: Parameters, beta: Tensor, slope: Parameters, terms: Terms, reward: OuterLoss, outer: OuterLoss,
                         mu: float) -> tuple[Tensor, Tensor]:
-    """∇_β L_out(θ'(β)) through the pseudo-update θ' = θ − μ ∇_θ L_in(θ, β), and L_out(θ') itself; `slope` is ∇_θ L_in(θ, β).
+    """∇_β L_out(θ'(β)) through the pseudo-update θ' = θ − μ ∇_θ L_in(θ, β), and L_out(θ') itself; `slope` is ∇_θ L_in(θ, β),
+    of all parameters that L_out depends on, and `reward` R'_θ of the demonstration pairs.
 
-    With v = ∇L_out(θ') the chain rule gives −μ ∇_β ⟨v, ∇_θ L_in(θ, β)⟩. With dᵢ the slope of pair i's loss along v, which one
-    forward pass with tangents gives for all pairs, the product is Σ βᵢ dᵢ / Σ βᵢ and a part without β; its derivative is
-    (dᵢ − Σ βⱼ dⱼ / Σ βⱼ) / Σ βⱼ. A second backward pass through the first would cost several times as much.
+    With v = ∇L_out(θ') the chain rule gives −μ ∇_β ⟨v, ∇_θ L_in(θ, β)⟩. With dᵢ the slope of pair i's loss along v the product
+    is Σ βᵢ dᵢ / Σ βᵢ and a part without β; its derivative is (dᵢ − Σ βⱼ dⱼ / Σ βⱼ) / Σ βⱼ. One forward pass with tangents gives
+    the slopes of all rewards, and with them all dᵢ: L_out sees rewards alone, so v moves a pair's loss through its reward
+    alone. A second backward pass through the first would cost several times as much.
     """
-    v, value = slope_of(outer, {name: at - mu * slope[name] for name, at in theta.items()})
-    along: Tensor = jvp(pair_loss, (theta,), (v,))[1]
+    moving = {name: theta[name] for name in slope}
+    v, value = slope_of(lambda moved: outer({**theta, **moved}), {name: at - mu * slope[name] for name, at in moving.items()})
+    (by_reward,) = torch.autograd.grad(terms.per_pair.sum(), terms.reward, retain_graph=True)
+    along = by_reward * jvp(lambda moved: reward({**theta, **moved}), (moving,), (v,))[1]
     total = beta.sum().clamp_min(1e-12)
     return -mu * (along - (beta @ along) / total) / total, value
 
@@ -46,6 +58,10 @@ def slope_of(loss: OuterLoss, theta: Parameters) -> tuple[Parameters, Tensor]:
     live = tracked(theta)
     value = loss(live)
     return back(value, live), value.detach()
+
+
+def _of_outer(outer: OuterLoss, theta: Parameters, ranking: Collection[str]) -> Parameters:
+    return slope_of(lambda part: outer({**theta, **part}), {name: theta[name] for name in ranking or theta})[0]
 
 
 def tracked(theta: Parameters) -> Parameters:
@@ -60,6 +76,7 @@ def back(value: Tensor, live: Parameters, *, again: bool = False) -> Parameters:
 
 
 def dot(a: Parameters, b: Parameters) -> Tensor:
+    """⟨a, b⟩, where b may have parts that a has not."""
     return torch.stack([(a[name] * b[name]).sum() for name in a]).sum()
 
 
@@ -77,10 +94,11 @@ def bilevel_step(
     update_beta: Callable[[Tensor], None],
     update_theta: Callable[[Parameters], Parameters],
     terms: Callable[[Parameters], Terms],
-    pair_loss: OuterLoss,
+    reward: OuterLoss,
     outer: OuterLoss,
     mu: float,
     gate: float | None,
+    ranking: Collection[str] = (),
 ) -> tuple[Parameters, BilevelResult]:
     """One step τ of Eq. 7, in its order.
 
@@ -92,16 +110,18 @@ def bilevel_step(
     θ_{τ+1} (SGD as in Eq. 7, or Adam as in the paper's experiments). With `gate` = C ≥ 0 the real update is taken only
     where Theorem 1 has it decrease the outer loss, Eq. 8: ∇L_out(θ_{τ+1})·∇L_in(θ_τ, β_{τ+1}) ≥ C ‖∇L_in‖².
 
-    The losses of the pairs at θ_τ (`terms`, of which `pair_loss` gives the first part alone) are worked out once: both lines
-    with ∇_θ L_in go back through them, with other weights.
+    `ranking` names the parameters that L_out depends on, where not all do: only theirs are followed through the first two lines.
+
+    The losses of the pairs at θ_τ (`terms`) are worked out once: both lines with ∇_θ L_in go back through them, with other
+    weights. `reward` gives R'_θ of the same pairs.
     """
     live = tracked(theta)
     at_theta = terms(live)
 
     # Pseudo-update and confidence update.
     before = beta()
-    slope = back(weighted(before, at_theta), live, again=True)
-    slope_beta, outer_value = confidence_gradient(theta, before, slope, pair_loss, outer, mu)
+    slope = back(weighted(before, at_theta), {name: live[name] for name in ranking or live}, again=True)
+    slope_beta, outer_value = confidence_gradient(theta, before, slope, at_theta, reward, outer, mu)
     update_beta(slope_beta)
 
     # Real update.
@@ -109,5 +129,5 @@ def bilevel_step(
     slope = back(inner_value, live)
     with torch.no_grad():
         updated = update_theta(slope)
-    accepted = gate is None or bool(dot(slope_of(outer, updated)[0], slope) >= gate * dot(slope, slope))
+    accepted = gate is None or bool(dot(_of_outer(outer, updated, ranking), slope) >= gate * dot(slope, slope))
     return (updated if accepted else theta), BilevelResult(float(inner_value.detach()), float(outer_value), accepted)

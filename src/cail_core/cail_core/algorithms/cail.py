@@ -59,10 +59,11 @@ class Cail:
             update_beta=lambda slope: self.confidence.update(rows, slope),
             update_theta=lambda slope: self._adam.propose(self.theta, slope),
             terms=lambda theta: inner.terms(theta, demo, other),
-            pair_loss=lambda theta: inner.pair_loss(theta, demo),
+            reward=lambda theta: inner.reward(theta, demo),
             outer=self.outer_loss,
             mu=self._mu,
             gate=0.0 if gated else None,
+            ranking=inner.ranking(),
         )
         if result.accepted:
             self._adam.take()

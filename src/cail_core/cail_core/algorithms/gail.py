@@ -27,10 +27,7 @@ class Gail(PairLearner):
     def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
         """−log D of each demonstration pair, and E_π[−log(1 − D)]."""
         of_demo, of_other = torch.split(self.logit(theta, joined(demo, other)), [len(demo.state), len(other.state)])
-        return F.softplus(-of_demo), F.softplus(of_other).mean()
-
-    def pair_loss(self, theta: Parameters, demo: Batch) -> Tensor:
-        return F.softplus(-self.logit(theta, demo))
+        return Terms(F.softplus(-of_demo), F.softplus(of_other).mean(), of_demo)
 
     def reward(self, theta: Parameters, batch: Batch) -> Tensor:
         """R'_θ = log D − log(1 − D): the log-ratio of the two occupancies, unbounded on both sides."""

@@ -40,4 +40,6 @@ class IcGail(Gail):
     def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
         """−log D of each pair, and λ E_π[−log(1 − D)] + (1 − λ) E_{p_non}[−log(1 − D)]."""
         filled_up = self.part * F.softplus(self.logit(theta, other)).mean()
-        return self.pair_loss(theta, demo), filled_up + (self.doubt * F.softplus(self.logit(theta, self.labelled))).sum()
+        reward = self.logit(theta, demo)
+        rest = filled_up + (self.doubt * F.softplus(self.logit(theta, self.labelled))).sum()
+        return Terms(F.softplus(-reward), rest, reward)

@@ -43,18 +43,18 @@ class ModuleLearner(nn.Module):
 
 
 class PairLearner(ModuleLearner, ABC):
-    """A learner for Eq. 7, whose loss comes apart into those of the demonstration pairs. To add one, write these three."""
+    """A learner for Eq. 7, whose loss comes apart into those of the demonstration pairs. To add one, write these two."""
 
     @abstractmethod
     def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
-        """L_in before β comes in: the loss of each demonstration pair, and the part that β does not weigh."""
-
-    @abstractmethod
-    def pair_loss(self, theta: Parameters, demo: Batch) -> Tensor:
-        """The first of the two alone."""
+        """L_in before β comes in; the loss of each demonstration pair is made out of its learned reward."""
 
     @abstractmethod
     def reward(self, theta: Parameters, batch: Batch) -> Tensor: ...
+
+    def ranking(self) -> tuple[str, ...]:
+        """The parameters that `reward`, and so the outer loss, depends on."""
+        return tuple(self.theta())
 
     def loss(self, theta: Parameters, beta: Tensor, demo: Batch, other: Batch) -> Tensor:
         return weighted(beta, self.terms(theta, demo, other))

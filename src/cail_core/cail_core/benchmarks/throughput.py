@@ -27,6 +27,8 @@ ROUNDS = {"smoke": 1, "short": 5, "full": 20}
 METHODS = ("cail", "cail-paper", "airl")
 PLAIN = {"reacher": "Reacher-v4", "ant": "Ant-v4"}
 RAW_STEPS = 5000
+WARM_UP = 5
+"""Steps that are not counted."""
 
 
 def run(budget: str, out: Path, seed: int) -> Path:
@@ -130,9 +132,11 @@ def _discriminator_steps(plain: AdversarialLearner, bilevel: AdversarialLearner,
     size = plain.config.discriminator.batch
     weight = torch.ones(size)
     totals = [0.0, 0.0]
-    for _ in range(repeats):
+    for k in range(-WARM_UP, repeats):
         rows, others = (draw(len(data.state), size, plain.generator) for _ in range(2))
         demo, other = data.rows(rows), data.rows(others)
-        totals[0] += _timed(lambda demo=demo, other=other: plain.cail.weighted_step(weight, demo, other))  # type: ignore[misc]
-        totals[1] += _timed(lambda rows=rows, demo=demo, other=other: bilevel.cail.step(rows, demo, other))  # type: ignore[misc]
+        simple = _timed(lambda demo=demo, other=other: plain.cail.weighted_step(weight, demo, other))  # type: ignore[misc]
+        whole = _timed(lambda rows=rows, demo=demo, other=other: bilevel.cail.step(rows, demo, other))  # type: ignore[misc]
+        if k >= 0:
+            totals = [totals[0] + simple, totals[1] + whole]
     return totals[0] / repeats, totals[1] / repeats

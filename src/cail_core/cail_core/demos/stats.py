@@ -19,8 +19,8 @@ def episode_stats(values: NDArray[Any]) -> FeatureStats:
     x = values.astype(np.float64).reshape(len(values), -1)
     ordered = np.sort(x, axis=0)
     made: FeatureStats = {
-        "min": ordered[0],
-        "max": ordered[-1],
+        "min": ordered[0].copy(),  # a view would keep all frames in memory
+        "max": ordered[-1].copy(),
         "mean": x.mean(axis=0),
         "std": x.std(axis=0),
         "count": np.array([len(x)], dtype=np.float64),
