@@ -107,14 +107,14 @@ def _run(args: argparse.Namespace) -> int:
     teleop, config = load_config(TeleopConfig, find_config("teleop")), load_config(DeployConfig, find_config(args.config))
     with ExitStack() as stack:
         things = recordable(args.task).over_topics(recordable(args.task).spec.fps).needs
-        from cail_robot.ros import Nodes, listening_executor  # first: it says how to add rclpy where it is missing
+        from cail_robot.ros import Nodes  # first: it says how to add rclpy where it is missing
 
-        nodes = stack.enter_context(Nodes(realtime=args.robot != "running"))
+        nodes = stack.enter_context(Nodes(with_arm=args.robot != "running"))
         from cail_robot.policy_node import PolicyNode
         from cail_robot.record_nodes import RecorderNode
 
         node = PolicyNode(args.namespace, things, commands=args.dry_run == "false")
-        nodes.spin(node, executor=listening_executor())
+        nodes.spin(node)
         if args.robot == "running":
             plan = _prepare(args, robot, node.arm_limits(NODE_PATIENCE_S))
             if args.check == "true":
@@ -127,7 +127,7 @@ def _run(args: argparse.Namespace) -> int:
             nodes.listen(RecorderNode(recorder, args.namespace))
         if hasattr(source, "join"):
             source.join(node)
-        for note in plan.notes:
+        for note in (nodes.scheduling, *plan.notes):
             say(f"cail: {note}")
         session = Session(
             plan, config, node, source, Steering(teleop), episodes=args.episodes, operator=args.operator, recorder=recorder,

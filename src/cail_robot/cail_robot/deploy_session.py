@@ -415,6 +415,8 @@ class Session:
             self._become(Phase.WAITING)
         if self._moment is None or self._way is None or now - self._since < GRIPPER_S:
             return NOWHERE
+        if not self.link.permitted:  # the arm holds, and waits for a zero command
+            return NOWHERE
         twist = self._way.twist(self._moment.pose[:3])
         if twist is None:
             self._put_back()

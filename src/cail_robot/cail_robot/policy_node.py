@@ -5,16 +5,15 @@ Policy and operator command through this one publisher, so a takeover is a matte
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 from geometry_msgs.msg import PoseStamped, TwistStamped
 from rcl_interfaces.srv import GetParameters
 from rclpy.qos import QoSProfile, ReliabilityPolicy
-from std_msgs.msg import Float64, String
+from std_msgs.msg import String
 
 from cail_core.recording import cdr
 from cail_core.recording.moments import STILL, Moment, Vector
@@ -25,46 +24,37 @@ from cail_robot.record_nodes import TeleopNode
 from cail_robot.ros import STATE_QOS
 
 ARM_TOPICS = ("ee_pose", "twist_executed", "gripper_state")
-_KINDS: dict[str, Any] = {"ee_pose": PoseStamped, "twist_executed": TwistStamped, "gripper_state": Float64}
 _QOS = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
 
 
 class PolicyNode(TeleopNode):
-    """The arm as a deployment sees it. Its own thread spins it; `look` may be called from another."""
+    """The arm as a deployment sees it. `ages` and `look` take what has come; a thread spins it for the answers of services."""
 
     def __init__(self, namespace: str, things: Sequence[str], *, commands: bool = True) -> None:
         super().__init__(namespace, "policy", commands=commands)
         self.needs = (*ARM_TOPICS, *things)
-        self._lock = threading.Lock()
         self._newest: dict[str, tuple[Vector, float, float]] = {}  # topic -> numbers, its stamp, when it came (monotonic)
         self._executed: list[Vector] = []
         self._values: dict[str, str] = {}
         self._events = self.create_publisher(String, "episode_event", STATE_QOS) if commands else None
-        for name in self.needs:
-            self.create_subscription(_KINDS.get(name, PoseStamped), name, self._keep(name), _QOS, raw=True)
+        self.subscribe("twist_executed", TwistStamped, _QOS)
+        for name in things:
+            self.subscribe(name, PoseStamped, _QOS)
         self._limits_client = self.create_client(GetParameters, "arm_node/get_parameters")
 
-    def _keep(self, name: str) -> Callable[[bytes], None]:
-        numbers = {"twist_executed": 6, "gripper_state": 0}.get(name, 7)
+    def hear(self, name: str, messages: list[bytes]) -> None:
+        super().hear(name, messages)
+        if name == "gripper_state":
+            self._newest[name] = (cdr.read_float64(messages[-1]),), float("nan"), time.monotonic()
+        elif name in self.needs:
+            numbers = 6 if name == "twist_executed" else 7
+            read = [cdr.read_stamped(data, numbers) for data in (messages if name == "twist_executed" else messages[-1:])]
+            self._newest[name] = read[-1].values, read[-1].stamp_ns * 1e-9, time.monotonic()
+            if name == "twist_executed":
+                self._executed = [*self._executed, *(one.values for one in read)][-100:]
 
-        def keep(data: bytes) -> None:
-            now = time.monotonic()
-            values: Vector = ()
-            if numbers:
-                read = cdr.read_stamped(bytes(data), numbers)
-                values, stamp = read.values, read.stamp_ns * 1e-9
-            else:
-                values, stamp = (cdr.read_float64(bytes(data)),), float("nan")
-            with self._lock:
-                self._newest[name] = values, stamp, now
-                if name == "twist_executed":
-                    self._executed.append(values)
-                    del self._executed[:-100]
-
-        return keep
-
-    def _on_status(self, message: Any) -> None:
-        super()._on_status(message)
+    def hear_status(self, message: Any) -> None:
+        super().hear_status(message)
         self._values = {pair.key: pair.value for pair in message.values}
 
     @property
@@ -83,22 +73,21 @@ class PolicyNode(TeleopNode):
 
     def ages(self) -> dict[str, float]:
         """How old the newest message of each needed topic is, by its stamp or its arrival, whichever says older; inf: none."""
+        self.listen()
         now, wall = time.monotonic(), self.get_clock().now().nanoseconds * 1e-9
-        with self._lock:
-            newest = dict(self._newest)
         found = {}
         for name in self.needs:
-            _, stamp, came = newest.get(name, ((), 0.0, float("-inf")))
+            _, stamp, came = self._newest.get(name, ((), 0.0, float("-inf")))
             found[name] = max(now - came, wall - stamp) if stamp == stamp else now - came
         return found
 
     def look(self, gripper_cmd: float | None) -> Moment | None:
         """The newest of everything, and the mean of what was executed since the last look; None until all have been heard."""
-        with self._lock:
-            newest, executed = dict(self._newest), self._executed
-            if len(newest) < len(self.needs):
-                return None
-            self._executed = []
+        self.listen()
+        newest, executed = self._newest, self._executed
+        if len(newest) < len(self.needs):
+            return None
+        self._executed = []
         mean = tuple(sum(axis) / len(executed) for axis in zip(*executed, strict=True)) if executed else STILL
         pose, stamp, _ = newest["ee_pose"]
         things = {name: newest[name][0] for name in self.needs if name not in ARM_TOPICS}

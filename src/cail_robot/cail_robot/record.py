@@ -83,9 +83,8 @@ def _run(args: argparse.Namespace) -> int:
         stack.callback(recorder.close)
         from cail_robot.ros import Nodes  # first: it says how to add rclpy where it is missing
 
-        nodes = stack.enter_context(Nodes(realtime=make_arm is not None))
-        if nodes.scheduling:
-            say(f"cail record: {nodes.scheduling}")
+        nodes = stack.enter_context(Nodes(with_arm=make_arm is not None))
+        say(f"cail record: {nodes.scheduling}")
         from cail_robot.record_nodes import RecorderNode, TeleopNode
 
         teleop, listener = TeleopNode(args.namespace), RecorderNode(recorder, args.namespace)

@@ -17,6 +17,7 @@ from sensor_msgs.msg import JointState, Joy
 from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
+from cail_core.recording import cdr
 from cail_core.recording.bag import Message
 from cail_core.recording.topics import FLOAT, JOINTS, POSE, STATUS, STRING, TOPICS, TWIST
 from cail_robot.desk import ArmReport
@@ -89,18 +90,45 @@ class TeleopNode(Node):  # type: ignore[misc]
         self._answers: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
         self._twists = self.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS) if commands else None
         self._grips = self.create_publisher(Float64, "gripper_cmd", COMMAND_QOS) if commands else None
-        self.create_subscription(PoseStamped, "ee_pose", self._on_pose, STATE_QOS)
-        self.create_subscription(Float64, "gripper_state", self._on_gripper, STATE_QOS)
-        self.create_subscription(DiagnosticStatus, "status", self._on_status, STATUS_QOS)
+        self._by_hand = ByHand()
+        self._heard: dict[str, Any] = {}
+        self.subscribe("ee_pose", PoseStamped, STATE_QOS)
+        self.subscribe("gripper_state", Float64, STATE_QOS)
+        self.subscribe("status", DiagnosticStatus, STATUS_QOS)
         self._enable = self.create_client(SetBool, "enable")
         self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
+
+    def subscribe(self, name: str, kind: Any, qos: QoSProfile) -> None:
+        """To what `listen` takes."""
+        self._heard[name] = self.create_subscription(kind, name, _not_called, qos, raw=True, callback_group=self._by_hand)
+
+    def listen(self) -> None:
+        """Take what the arm has said since the last time. One thread calls this, and everything else but the executor's."""
+        for name, subscription in self._heard.items():
+            if messages := [bytes(data) for data, _ in taken(subscription)]:
+                self.hear(name, messages)
+
+    def hear(self, name: str, messages: list[bytes]) -> None:
+        """What came on a topic, oldest first; there is at least one."""
+        if name == "ee_pose":
+            pose = cdr.read_stamped(messages[-1], 7)
+            self._frame, self._position = pose.frame, pose.values[:3]
+        elif name == "gripper_state":
+            self._gripper = cdr.read_float64(messages[-1])
+        elif name == "status":
+            self.hear_status(deserialize_message(messages[-1], DiagnosticStatus))
+
+    def hear_status(self, message: Any) -> None:
+        self._status = message.message, {pair.key: pair.value for pair in message.values}.get("filter_text", "")
 
     @property
     def ready(self) -> bool:
         """The arm is connected and its node answers."""
+        self.listen()
         return bool(self._frame) and not self._status[0].startswith("DISCONNECTED") and bool(self._enable.service_is_ready())
 
     def move(self, twist: Axes) -> None:
+        self.listen()
         self.report = ArmReport(*self._status, self._position, self._gripper)
         if not self._frame or self._twists is None:
             return
@@ -141,16 +169,6 @@ class TeleopNode(Node):  # type: ignore[misc]
             return
         future = client.call_async(request)
         future.add_done_callback(lambda done: self._answers.put((name, done.result().success, done.result().message)))
-
-    def _on_pose(self, message: Any) -> None:
-        p = message.pose.position
-        self._frame, self._position = message.header.frame_id, (p.x, p.y, p.z)
-
-    def _on_gripper(self, message: Any) -> None:
-        self._gripper = message.data
-
-    def _on_status(self, message: Any) -> None:
-        self._status = message.message, {pair.key: pair.value for pair in message.values}.get("filter_text", "")
 
 
 def listen_to_joy(node: Node, topic: str, on_axes: Callable[[list[float], list[int]], None]) -> None:

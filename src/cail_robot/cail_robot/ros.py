@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from cail_core.errors import MissingDependency, how_to_add
-from cail_robot.scheduling import ask_for_realtime
+from cail_robot.scheduling import COMMANDER_PRIORITY, PRIORITY, ask_for_realtime
 
 try:
     import rclpy
@@ -33,18 +33,6 @@ SPIN_S = 0.05
 LISTEN_S = 0.004
 SWITCH_S = 0.0002
 """So long one thread may keep the interpreter from another that wants it; Python's own 5 ms would hold up a control loop."""
-
-
-def listening_executor() -> Any:
-    """For nodes that hear many messages: rclpy's executor by events; the other one asks every subscription before each message.
-
-    Older rclpy has only the other one. By events nothing comes where a callback takes the message's information as well.
-    """
-    try:
-        from rclpy.experimental import EventsExecutor
-    except ImportError:
-        return SingleThreadedExecutor()
-    return EventsExecutor()
 
 
 class ByHand(CallbackGroup):  # type: ignore[misc]
@@ -109,19 +97,19 @@ def join(name: str, namespace: str) -> tuple[Any, Node, SingleThreadedExecutor]:
 class Nodes:
     """The nodes of a program whose own thread does something else: threads spin them until the block ends."""
 
-    def __init__(self, *, realtime: bool = False) -> None:
-        """`realtime`: an arm moves in this process, and all of it shares the interpreter."""
+    def __init__(self, *, with_arm: bool) -> None:
+        """`with_arm`: it moves in this process, all of which shares the interpreter."""
         os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
         sys.setswitchinterval(SWITCH_S)
-        self.scheduling = ask_for_realtime() if realtime else ""  # before DDS starts its threads
+        self.scheduling = ask_for_realtime(PRIORITY if with_arm else COMMANDER_PRIORITY)  # before DDS starts its threads
         start(["cail", "--ros-args", "--log-level", "error"])
         self._ending = threading.Event()
         self._nodes: list[Any] = []
         self._threads: list[threading.Thread] = []
 
-    def spin(self, *nodes: Any, executor: Any = None) -> None:
+    def spin(self, *nodes: Any) -> None:
         """These in one thread; none holds up those of another."""
-        executor = executor or SingleThreadedExecutor()
+        executor = SingleThreadedExecutor()
         for node in nodes:
             executor.add_node(node)
 

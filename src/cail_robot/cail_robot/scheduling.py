@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import BinaryIO
 
 PRIORITY = 20
-"""Of 99; above all normal work, below the kernel's interrupt threads."""
+"""Of an arm's node, of 99; above all normal work, below the kernel's interrupt threads."""
+COMMANDER_PRIORITY = 10
+"""Of who commands an arm that another process moves."""
 SWITCH = "CAIL_REALTIME"
 """Set to 0 in the environment, nothing asks for it."""
 SLEEP = Path("/dev/cpu_dma_latency")
 """While a process holds this file open with a 0 in it, Linux lets no processor sleep: one that does takes up to milliseconds to
 wake up, in a virtual machine more."""
 _held: list[BinaryIO] = []
+LOCK_ALL_ONCE_USED = 1 | 2 | 4
+"""mlockall: what is mapped now and later (MCL_CURRENT, MCL_FUTURE), each page from its first use on (MCL_ONFAULT)."""
 
 
 def realtime(priority: int) -> bool:
@@ -25,7 +30,16 @@ def realtime(priority: int) -> bool:
     except (OSError, AttributeError):
         return False
     stay_awake()
+    stay_in_memory()
     return True
+
+
+def stay_in_memory() -> bool:
+    """Keep this process's pages from being dropped and read from disk again in the middle of a period; False if not permitted."""
+    try:
+        return bool(ctypes.CDLL(None).mlockall(LOCK_ALL_ONCE_USED) == 0)
+    except (OSError, AttributeError):
+        return False
 
 
 def stay_awake() -> bool:
@@ -40,11 +54,11 @@ def stay_awake() -> bool:
     return True
 
 
-def ask_for_realtime() -> str:
-    """`realtime` at the usual priority, and what came of it in words."""
-    if realtime(PRIORITY):
+def ask_for_realtime(priority: int = PRIORITY) -> str:
+    """`realtime`, and what came of it in words."""
+    if realtime(priority):
         sleep = "the processors stay awake" if _held else f"the processors may sleep ({SLEEP} cannot be written)"
-        return f"real-time scheduling, priority {PRIORITY}; {sleep}"
+        return f"real-time scheduling, priority {priority}; {sleep}"
     if os.environ.get(SWITCH) == "0":
         return f"no real-time scheduling: {SWITCH}=0"
     return "no real-time scheduling: not permitted here (give this user rtprio in /etc/security/limits.conf)"

@@ -29,6 +29,8 @@ from cail_core.tasks import get_task
 
 DEMONSTRATIONS = {"smoke": 2, "short": 50, "full": 50}
 EPISODES = {"smoke": 2, "short": 20, "full": 100}
+OTHER_EPISODES = {"smoke": 0, "short": 10, "full": 50}
+"""Of the policy that comes from the Panda."""
 RANKED = 0.1
 PANDA_DEMONSTRATIONS, PANDA_RANKED = 200, 0.05
 METHOD = "cail-hybrid"
@@ -47,10 +49,10 @@ def run(budget: str, out: Path, seed: int) -> Path:
         policies["panda"] = learn("panda", panda_demonstrations(folder / "panda-demos", seed), folder / "panda-run", seed)
     rows: list[dict[str, Any]] = []
     for trained_on, policy in policies.items():
-        played = folder / f"{trained_on}-policy-deployed"
-        graph(played, EPISODES[budget], seed + 1, policy=str(policy), other_robot="true" if trained_on == "panda" else "false")
+        played, count = folder / f"{trained_on}-policy-deployed", (OTHER_EPISODES if trained_on == "panda" else EPISODES)[budget]
+        graph(played, count, seed + 1, policy=str(policy), other_robot="true" if trained_on == "panda" else "false")
         rows += [_row(trained_on, "graph", *found) for found in deployed(played)]
-        rows += [_row(trained_on, "in process", *found) for found in in_process(policy, EPISODES[budget], seed + 1)]
+        rows += [_row(trained_on, "in process", *found) for found in in_process(policy, count, seed + 1)]
     shown = table("trained on", "played", "success", "mean return of successes", "return, 10% and 90%")
     for trained_on in policies:
         for where in ("graph", "in process"):
