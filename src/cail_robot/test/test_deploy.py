@@ -303,6 +303,11 @@ def test_an_arm_that_is_not_put_back_goes_home_up_across_and_down(tmp_path: Path
     until(made, Phase.HOMING)
     way: list[Any] = []
     arm.after = lambda: way.append(arm.tool.copy())
+    while not any(arm.twist):
+        made.step()
+    arm.permitted, arm.twist = False, NOWHERE  # it holds: a zero command, and on it goes
+    made.step()
+    assert arm.sent[-1] == NOWHERE
     until(made, Phase.RESETTING, Phase.SETTLING)
     path = np.array(way)
     assert np.linalg.norm(path[-1] - home) < 0.011

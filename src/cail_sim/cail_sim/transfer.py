@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -63,35 +63,46 @@ def run(budget: str, out: Path, seed: int) -> Path:
 
 
 def graph(dataset: Path, episodes: int, seed: int, **arguments: str) -> None:
-    """Let the dataset hold `episodes` episodes of the UR5e's graph; those that it has already count."""
-    have = len(DemoDataset(dataset).rows) if (dataset / layout.INFO).exists() else 0
-    if have >= episodes:
-        return
+    """Let the dataset hold `episodes` episodes of the UR5e's graph; those that it has already count.
+
+    A fault of the arm, as on a machine that stalls, ends an unattended deployment: its episode stays as a failure, and a person
+    would start the graph again.
+    """
     dataset.parent.mkdir(parents=True, exist_ok=True)
-    given = {**arguments, "task": "ur5e", "episodes": str(episodes - have), "record": "true", "dataset": str(dataset),
-             "input": "none"}
-    arm_seed, log = str(seed + have), dataset.with_suffix(".log")
-    with log.open("a") as said:
-        if ros2 := shutil.which("ros2"):
-            words = [f"{name}:={value}" for name, value in given.items()]
-            command = [ros2, "launch", "cail_robot", "deploy.launch.py", "robot:=ur5e_sim", f"seed:={arm_seed}", *words]
-            subprocess.run(command, stdout=said, stderr=said)
-        else:
-            words = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-            arm = subprocess.Popen([*CAIL, "up", "ur5e-sim", "--seed", arm_seed], stdout=said, stderr=said)
-            try:
-                desk = [*CAIL, "deploy", "--robot", "running", "--robot-type", "ur5e_sim", *words]
-                subprocess.run(desk, stdout=said, stderr=said)
-            finally:
-                arm.send_signal(signal.SIGINT)
-                try:
-                    arm.wait(ENDS_S)
-                except subprocess.TimeoutExpired:
-                    arm.kill()
-                    arm.wait()
-    got = len(DemoDataset(dataset).rows) if (dataset / layout.INFO).exists() else 0
-    if got < episodes:
-        raise CailError(f"the graph gave {got} of {episodes} episodes; {log} has what it said, the same command goes on")
+    log = dataset.with_suffix(".log")
+    have = _count(dataset)
+    while have < episodes:
+        with log.open("a") as said:
+            launch({**arguments, "task": "ur5e", "episodes": str(episodes - have), "record": "true", "dataset": str(dataset),
+                    "input": "none"}, str(seed + have), said)
+        before, have = have, _count(dataset)
+        if have == before:
+            raise CailError(f"the graph gave {have} of {episodes} episodes; {log} has what it said, the same command goes on")
+
+
+def _count(dataset: Path) -> int:
+    return len(DemoDataset(dataset).rows) if (dataset / layout.INFO).exists() else 0
+
+
+def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
+    """The graph of deploy.launch.py, until it ends."""
+    if ros2 := shutil.which("ros2"):
+        words = [f"{name}:={value}" for name, value in arguments.items()]
+        command = [ros2, "launch", "cail_robot", "deploy.launch.py", "robot:=ur5e_sim", f"seed:={seed}", *words]
+        subprocess.run(command, stdout=said, stderr=said)
+        return
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in arguments.items()]
+    arm = subprocess.Popen([*CAIL, "up", "ur5e-sim", "--seed", seed], stdout=said, stderr=said)
+    try:
+        desk = [*CAIL, "deploy", "--robot", "running", "--robot-type", "ur5e_sim", *words]
+        subprocess.run(desk, stdout=said, stderr=said)
+    finally:
+        arm.send_signal(signal.SIGINT)
+        try:
+            arm.wait(ENDS_S)
+        except subprocess.TimeoutExpired:
+            arm.kill()
+            arm.wait()
 
 
 def _cail(*words: object) -> None:

@@ -38,7 +38,7 @@ class UR5eConfig:
         25.0, "of speedL, m/s^2 and rad/s^2: above the filter's decelerations, which then decide", low=0.1, high=50.0
     )
     watchdog_hz: float = setting(20.0, "the box stops the program if no command comes for 1/this", low=5.0, high=100.0)
-    command_timeout_s: float = setting(0.06, "the RTDE loop stops if the node is silent for so long", low=0.01, high=0.5)
+    command_timeout_s: float = setting(0.08, "the RTDE loop stops if the node is silent for so long", low=0.01, high=0.5)
     link_timeout_s: float = setting(0.1, "states whose time stands still for so long: the link is dead", low=0.02, high=2.0)
     connect_timeout_s: float = setting(10.0, "for everything from the first packet to the running program", low=1.0, high=60.0)
     min_speed_fraction: float = setting(
