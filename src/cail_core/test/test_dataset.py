@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import merge
-from cail_core.demos.features import ACTION, CONFIDENCE, REWARD, STATE, SUCCESS, Feature
+from cail_core.demos.features import ACTION, CONFIDENCE, REQUESTED, REWARD, STATE, SUCCESS, Feature
 from cail_core.demos.stats import episode_stats, merge_stats
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput, DatasetError
@@ -67,6 +67,14 @@ def test_extreme_numbers_and_names_survive(values: list[float], text: str) -> No
     with fast_folder() as folder:
         dataset = write(Path(folder, "demos"), [odd], like)
         same_episode(odd, dataset.episode(0))
+
+
+def test_learner_sees_what_was_asked_for_where_an_arm_executed_something_else(tmp_path: Path) -> None:
+    like = features(requested=True)
+    recorded = episode(3, 0, like)
+    learned_from = write(tmp_path / "d", [recorded], like).demonstrations().actions
+    np.testing.assert_array_equal(learned_from, recorded.frames[REQUESTED])
+    assert not np.array_equal(learned_from, recorded.frames[ACTION])
 
 
 def test_learner_sees_pairs_successors_and_order_but_no_returns(tmp_path: Path) -> None:

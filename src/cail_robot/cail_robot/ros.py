@@ -176,6 +176,8 @@ def run(
     executor, nodes = SingleThreadedExecutor(), []
     try:
         nodes = list(make_nodes())
+        if realtime:
+            ask_for_realtime()  # once more, for what was loaded meanwhile
         for node in nodes:
             executor.add_node(node)
         while not ended and all(getattr(node, "alive", True) for node in nodes):

@@ -17,8 +17,9 @@ SLEEP = Path("/dev/cpu_dma_latency")
 """While a process holds this file open with a 0 in it, Linux lets no processor sleep: one that does takes up to milliseconds to
 wake up, in a virtual machine more."""
 _held: list[BinaryIO] = []
-LOCK_ALL_ONCE_USED = 1 | 2 | 4
-"""mlockall: what is mapped now and later (MCL_CURRENT, MCL_FUTURE), each page from its first use on (MCL_ONFAULT)."""
+LOCK_NOW, LOCK_LATER = 1, 1 | 2 | 4
+"""mlockall: everything that is mapped now (MCL_CURRENT); what is mapped later too (MCL_FUTURE), a page from its first use on
+(MCL_ONFAULT)."""
 
 
 def realtime(priority: int) -> bool:
@@ -37,7 +38,8 @@ def realtime(priority: int) -> bool:
 def stay_in_memory() -> bool:
     """Keep this process's pages from being dropped and read from disk again in the middle of a period; False if not permitted."""
     try:
-        return bool(ctypes.CDLL(None).mlockall(LOCK_ALL_ONCE_USED) == 0)
+        lock = ctypes.CDLL(None).mlockall
+        return bool(lock(LOCK_NOW) == 0 and lock(LOCK_LATER) == 0)
     except (OSError, AttributeError):
         return False
 

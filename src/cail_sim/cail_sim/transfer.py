@@ -1,9 +1,9 @@
 """`cail bench transfer`: from demonstrations on the simulated UR5e to a policy on it, all through the graph of deploy.launch.py.
 
-The mix `paper` of scripted people demonstrates over the topics, some episodes are ranked, `cail-hybrid` learns, and its policy is
-deployed. So is a policy that has seen nothing but the simulated Panda. Both play in the simulator in this process as well. One
-row for each episode. With `ros2` on the path the graph is started by `ros2 launch`, otherwise its two processes are. What is
-done is not done again, so a run that was cut off goes on.
+The mix `paper` of scripted people demonstrates over the topics, some episodes are ranked, `cail-bc` learns, and its policy is
+deployed. So is a policy of `cail-hybrid` that has seen nothing but the simulated Panda. Both play in the simulator of this
+process too. One row for each episode. With `ros2` on the path the graph is started by `ros2 launch`, otherwise its two
+processes are. What is done is not done again, so a run that was cut off goes on.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from cail_core.tasks import get_task
 
 DEMONSTRATIONS = {"smoke": 2, "short": 50, "full": 50}
 EPISODES = {"smoke": 2, "short": 20, "full": 100}
-OTHER_EPISODES = {"smoke": 0, "short": 10, "full": 50}
+OTHER_EPISODES = {"smoke": 0, "short": 10, "full": 20}
 """Of the policy that comes from the Panda."""
 RANKED = 0.1
 PANDA_DEMONSTRATIONS, PANDA_RANKED = 200, 0.05
-METHOD = "cail-hybrid"
+METHODS = {"ur5e": "cail-bc", "panda": "cail-hybrid"}
+"""By the task that is learned: what was recorded on an arm is learned from as it is, a simulation is there to practise in."""
 CAIL = (sys.executable, "-m", "cail_core.cli")
 ENDS_S = 15.0
 
@@ -42,8 +43,8 @@ def run(budget: str, out: Path, seed: int) -> Path:
     folder = out / "transfer"
     demos, wanted = folder / "ur5e-demos", DEMONSTRATIONS[budget]
     graph(demos, wanted, seed, policy="mix:paper")
-    if not (demos / layout.RANKING).exists():
-        _cail("demos", "rank", demos, "--by", "return", "--choose", "unalike", "--fraction", max(RANKED, 2 / wanted))
+    if not any(row.rank for row in DemoDataset(demos).rows):
+        _cail("demos", "rank", demos, "--by", "return", "--fraction", max(RANKED, 2 / wanted))
     policies = {"ur5e": learn("ur5e", demos, folder / "ur5e-run", seed)}
     if budget != "smoke":
         policies["panda"] = learn("panda", panda_demonstrations(folder / "panda-demos", seed), folder / "panda-run", seed)
@@ -58,7 +59,7 @@ def run(budget: str, out: Path, seed: int) -> Path:
         for where in ("graph", "in process"):
             shown.add_row(trained_on, where, *summary([r for r in rows if (r["trained_on"], r["played"]) == (trained_on, where)]))
     console().print(shown)
-    return save(out, "transfer", rows, budget=budget, seed=seed, method=METHOD, demonstrations=wanted, ranked=RANKED,
+    return save(out, "transfer", rows, budget=budget, seed=seed, methods=METHODS, demonstrations=wanted, ranked=RANKED,
                 launched_by="ros2 launch" if shutil.which("ros2") else "processes")
 
 
@@ -111,7 +112,7 @@ def _cail(*words: object) -> None:
 
 
 def learn(task: str, demos: Path, out: Path, seed: int) -> Path:
-    _cail("train", "--task", task, "--demos", demos, "--method", METHOD, "--seed", seed, "--out", out)
+    _cail("train", "--task", task, "--demos", demos, "--method", METHODS[task], "--seed", seed, "--out", out)
     return out / "policy"
 
 

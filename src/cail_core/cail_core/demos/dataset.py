@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cail_core.demos import layout
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.demos.episode import Episode
-from cail_core.demos.features import ACTION, DONE, REWARD, STATE, TRUNCATED, features_from_json
+from cail_core.demos.features import ACTION, DONE, REQUESTED, REWARD, STATE, TRUNCATED, features_from_json
 from cail_core.demos.layout import EpisodeRow
 from cail_core.errors import BadInput, DatasetError
 
@@ -105,10 +105,15 @@ class DemoDataset:
                     yield Episode(frames, row.final_state, row.demonstrator, row.outcome, row.rank, row.recording)
 
     def demonstrations(self) -> Demonstrations:
-        """Everything a learner may see: pairs, successors, ends and the order of the ranked episodes."""
+        """Everything a learner may see: pairs, successors, ends and the order of the ranked episodes.
+
+        Where it was recorded, the action is what was asked for: a policy asks too. What an arm executed depends on how fast it
+        was already moving, and standing still at the start would be learned from every first frame.
+        """
         if not self.rows:
             raise DatasetError(f"{self.root} holds no episodes; record, collect or import some first")
-        found = self.columns([STATE, ACTION, DONE, TRUNCATED])
+        asked = REQUESTED if REQUESTED in self.features else ACTION
+        found = self.columns([STATE, asked, DONE, TRUNCATED])
         states = found[STATE].astype(np.float32, copy=False)
         starts = np.array([row.from_index for row in self.rows] + [self.frames], dtype=np.int64)
         successors = np.empty_like(states)
@@ -116,7 +121,7 @@ class DemoDataset:
         successors[starts[1:] - 1] = np.stack([row.final_state for row in self.rows])
         return Demonstrations(
             states=states,
-            actions=found[ACTION].astype(np.float32, copy=False),
+            actions=found[asked].astype(np.float32, copy=False),
             next_states=successors,
             terminated=found[DONE] & ~found[TRUNCATED],
             starts=starts,
