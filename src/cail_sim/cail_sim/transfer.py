@@ -42,7 +42,7 @@ ENDS_S = 15.0
 def run(budget: str, out: Path, seed: int) -> Path:
     folder = out / "transfer"
     demos, wanted = folder / "ur5e-demos", DEMONSTRATIONS[budget]
-    graph(demos, wanted, seed, policy="mix:paper")
+    graph(demos, wanted, seed, policy="mix:paper", task="ur5e")
     if not any(row.rank for row in DemoDataset(demos).rows):
         _cail("demos", "rank", demos, "--by", "return", "--fraction", max(RANKED, 2 / wanted))
     policies = {"ur5e": learn("ur5e", demos, folder / "ur5e-run", seed)}
@@ -51,7 +51,8 @@ def run(budget: str, out: Path, seed: int) -> Path:
     rows: list[dict[str, Any]] = []
     for trained_on, policy in policies.items():
         played, count = folder / f"{trained_on}-policy-deployed", (OTHER_EPISODES if trained_on == "panda" else EPISODES)[budget]
-        graph(played, count, seed + 1, policy=str(policy), other_robot="true" if trained_on == "panda" else "false")
+        other = "true" if trained_on == "panda" else "false"
+        graph(played, count, seed + 1, policy=str(policy), task=trained_on, other_robot=other)
         rows += [_row(trained_on, "graph", *found) for found in deployed(played)]
         rows += [_row(trained_on, "in process", *found) for found in in_process(policy, count, seed + 1)]
     shown = table("trained on", "played", "success", "mean return of successes", "return, 10% and 90%")
@@ -74,8 +75,8 @@ def graph(dataset: Path, episodes: int, seed: int, **arguments: str) -> None:
     have = _count(dataset)
     while have < episodes:
         with log.open("a") as said:
-            launch({**arguments, "task": "ur5e", "episodes": str(episodes - have), "record": "true", "dataset": str(dataset),
-                    "input": "none"}, str(seed + have), said)
+            launch({**arguments, "episodes": str(episodes - have), "record": "true", "dataset": str(dataset), "input": "none"},
+                   str(seed + have), said)
         before, have = have, _count(dataset)
         if have == before:
             raise CailError(f"the graph gave {have} of {episodes} episodes; {log} has what it said, the same command goes on")
