@@ -37,6 +37,8 @@ METHODS = {"ur5e": "cail-bc", "panda": "cail-hybrid"}
 """By the task that is learned: what was recorded on an arm is learned from as it is, a simulation is there to practise in."""
 CAIL = (sys.executable, "-m", "cail_core.cli")
 ENDS_S = 15.0
+IN_VAIN = 3
+"""Launches in a row without an episode."""
 
 
 def run(budget: str, out: Path, seed: int) -> Path:
@@ -72,13 +74,14 @@ def graph(dataset: Path, episodes: int, seed: int, **arguments: str) -> None:
     """
     dataset.parent.mkdir(parents=True, exist_ok=True)
     log = dataset.with_suffix(".log")
-    have = _count(dataset)
+    have, in_vain = _count(dataset), 0
     while have < episodes:
         with log.open("a") as said:
             launch({**arguments, "episodes": str(episodes - have), "record": "true", "dataset": str(dataset), "input": "none"},
                    str(seed + have), said)
         before, have = have, _count(dataset)
-        if have == before:
+        in_vain = 0 if have > before else in_vain + 1
+        if in_vain == IN_VAIN:
             raise CailError(f"the graph gave {have} of {episodes} episodes; {log} has what it said, the same command goes on")
 
 
