@@ -107,6 +107,7 @@ class TeleopNode(Node):  # type: ignore[misc]
         for name, subscription in self._heard.items():
             if messages := [bytes(data) for data, _ in taken(subscription)]:
                 self.hear(name, messages)
+        self.report = ArmReport(*self._status, self._position, self._gripper)
 
     def hear(self, name: str, messages: list[bytes]) -> None:
         """What came on a topic, oldest first; there is at least one."""
@@ -129,7 +130,6 @@ class TeleopNode(Node):  # type: ignore[misc]
 
     def move(self, twist: Axes) -> None:
         self.listen()
-        self.report = ArmReport(*self._status, self._position, self._gripper)
         if not self._frame or self._twists is None:
             return
         message = TwistStamped()
