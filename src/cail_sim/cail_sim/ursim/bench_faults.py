@@ -155,6 +155,8 @@ class Lab:
             self.ask("quiet")
             time.sleep(0.55)  # a silence after which a new publisher is no second one
         end = time.monotonic() + 90.0
+        heard_by = time.monotonic() + 0.1  # what the node has said since this process last listened
+        self.until(lambda: time.monotonic() > heard_by, "")
         while time.monotonic() < end:
             if go:
                 self.ask("zero")

@@ -67,13 +67,14 @@ def bare(host: str, seconds: float, seed: int) -> dict[str, Any]:
     control = rtde_control.RTDEControlInterface(host)
     control.setTcp([0.0, 0.0, 0.16, 0.0, 0.0, 0.0])
     control.setWatchdog(20.0)
-    stamps, interruptions, calls = set(), 0, 0
+    stamps, calls = set(), 0
+    interruptions: list[str] = []
 
     def send(speed: float) -> None:
-        nonlocal interruptions, calls
+        nonlocal calls
         calls += 1
         if calls % LOOK_EVERY == 0 and not control.isProgramRunning():  # a stall of the machine, and the watchdog has acted
-            interruptions += 1
+            interruptions.append("the program does not run")
             control.reuploadScript()
             control.setTcp([0.0, 0.0, 0.16, 0.0, 0.0, 0.0])
             control.setWatchdog(20.0)
@@ -91,7 +92,8 @@ def ours(host: str, seconds: float, seed: int) -> dict[str, Any]:
     """`UR5eArm` with its RTDE loop in a process of its own; this process plays the node."""
     realtime(20)
     arm = UR5eArm(UR5eConfig(robot_ip=host, gripper=GripperConfig(kind="none")))
-    states, interruptions, calls, first, memory = 0, 0, 0, 0, []
+    states, calls, first, memory = 0, 0, 0, []
+    interruptions: list[str] = []
 
     def begin() -> None:
         nonlocal first
@@ -103,11 +105,11 @@ def ours(host: str, seconds: float, seed: int) -> dict[str, Any]:
         memory.append(_memory_mib(arm.loop_pid() or 0))
 
     def send(speed: float) -> None:
-        nonlocal states, interruptions, calls
+        nonlocal states, calls
         calls += 1
         arm.send_twist((0.0, 0.0, speed, 0.0, 0.0, 0.0))
-        if calls % LOOK_EVERY == 0 and not ready(arm):  # a stall of the machine, and the arm was stopped
-            interruptions += 1
+        if calls % LOOK_EVERY == 0 and (why := unready(arm)):  # a stall of the machine, and the arm was stopped
+            interruptions.append(why)
             states += arm.link_state().seen - first
             time.sleep(1.0)
             begin()
@@ -120,11 +122,13 @@ def ours(host: str, seconds: float, seed: int) -> dict[str, Any]:
     return {"latencies": latencies, "states": states, "memory": memory[-2:], "interruptions": interruptions}
 
 
-def ready(arm: UR5eArm) -> bool:
+def unready(arm: UR5eArm) -> str:
+    """Why the arm does not take commands; empty if it does."""
     try:
-        return arm.read().mode is ArmMode.READY
-    except ArmError:
-        return False
+        state = arm.read()
+    except ArmError as fault:
+        return str(fault)
+    return "" if state.mode is ArmMode.READY else "; ".join(state.faults) or state.mode.name
 
 
 def _memory_mib(pid: int) -> float:
@@ -150,7 +154,9 @@ def gap_quantile(gaps: list[int], part: float) -> float:
 
 
 def run(budget: str, out: Path, seed: int = 0) -> Path:
-    done: dict[str, dict[str, Any]] = {}
+    """Three parts; what is done is kept and shown before the next."""
+    rows: list[dict[str, Any]] = []
+    why: dict[str, list[str]] = {}
     with BoxProcess() as box:
         for name, kind, seconds in zip(("bare ur_rtde", "UR5eArm"), ("bare", "ours"), SECONDS[budget], strict=True):
             console().print(f"{name} for {seconds:.0f} s")
@@ -160,45 +166,49 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
             found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             if found.returncode:
                 raise CailError(f"the loop of {name} did not finish")
-            done[name] = json.loads(found.stdout.splitlines()[-1])
-            done[name] |= {"gaps": box.fault("trace")["command_gaps"], "seconds": seconds}
+            measured = json.loads(found.stdout.splitlines()[-1])
+            why[name] = measured["interruptions"]
+            rows.append(_row(name, seconds, measured, box.fault("trace")["command_gaps"]))
+        rows.append(
+            {"loop": "ratio UR5eArm to bare", "seconds": ""}
+            | {k: _ratio(rows[1][k], rows[0][k]) for k in rows[0] if k not in ("loop", "seconds")}
+        )
+        save(out, "ur5e-rate", rows, budget=budget, seed=seed, interrupted_by=why)
+        _show(rows)
+        console().print(f"{TOPIC_STEPS[budget]} commands on the topic")
         box.fault("reset")
         topic, interrupted = topic_latencies(box, TOPIC_STEPS[budget], seed)
-    rows = [_row(name, found) for name, found in done.items()]
     rows.append(
         dict.fromkeys(rows[0], "")
         | {
             "loop": "twist_cmd to speedL on the wire",
             "latency_p50_ms": round(1000 * quantile(topic, 0.5), 2),
             "latency_p99_ms": round(1000 * quantile(topic, 0.99), 2),
+            "interruptions": interrupted,
         }
     )
-    rows.append(
-        {
-            "loop": "ratio UR5eArm to bare",
-            "seconds": "",
-            **{k: _ratio(rows[1][k], rows[0][k]) for k in rows[0] if k not in ("loop", "seconds")},
-        }
-    )
+    _show(rows[-1:])
+    return save(out, "ur5e-rate", rows, budget=budget, seed=seed, interrupted_by=why, topic_steps=len(topic))
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
     shown = table(*rows[0])
     for row in rows:
         shown.add_row(*(str(value) for value in row.values()))
     console().print(shown)
-    return save(out, "ur5e-rate", rows, budget=budget, seed=seed, topic_steps=len(topic), topic_faults_between=interrupted)
 
 
-def _row(name: str, found: dict[str, Any]) -> dict[str, Any]:
-    gaps = found["gaps"]
+def _row(name: str, seconds: float, found: dict[str, Any], gaps: list[int]) -> dict[str, Any]:
     return {
         "loop": name,
-        "seconds": found["seconds"],
-        "states_per_s": round(found["states"] / found["seconds"], 1),
+        "seconds": seconds,
+        "states_per_s": round(found["states"] / seconds, 1),
         "period_p50_ms": gap_quantile(gaps, 0.5),
         "period_p99_ms": gap_quantile(gaps, 0.99),
         "period_max_ms": gap_quantile(gaps, 1.0),
         "latency_p50_ms": round(1000 * quantile(found["latencies"], 0.5), 2),
         "latency_p99_ms": round(1000 * quantile(found["latencies"], 0.99), 2),
-        "interruptions": found["interruptions"],
+        "interruptions": len(found["interruptions"]),
         "memory_first_mib": round(found["memory"][0], 1),
         "memory_last_mib": round(found["memory"][1], 1),
     }

@@ -108,7 +108,7 @@ class Controller:
         self.speed_commands: deque[tuple[float, Vector]] = deque(maxlen=4096)
         """time.monotonic() and target of each changed speed command: what a benchmark compares its clock with."""
         self.command_gaps = [0] * 2000
-        """How often two commands of a client came so many 0.1 ms after each other; the last counts longer ones too."""
+        """How often two speedL of a client came so many 0.1 ms after each other; the last counts longer ones too."""
         self._command_at = 0.0
 
     @property
@@ -257,11 +257,13 @@ class Controller:
         self._command_at = 0.0
 
     def _note_command(self, values: Mapping[str, Any]) -> None:
-        now = time.monotonic()
-        if self._command_at > 0.0:
-            self.command_gaps[min(int(1e4 * (now - self._command_at)), len(self.command_gaps) - 1)] += 1
-        self._command_at = now
-        if values.get("input_int_register_0") == 10:
+        if values.get("input_int_register_0") != 10:
+            self._command_at = 0.0  # what follows is another drive
+        else:
+            now = time.monotonic()
+            if self._command_at > 0.0:
+                self.command_gaps[min(int(1e4 * (now - self._command_at)), len(self.command_gaps) - 1)] += 1
+            self._command_at = now
             target = tuple(self.inputs[f"input_double_register_{i}"] for i in range(6))
             if not self.speed_commands or self.speed_commands[-1][1] != target:
                 self.speed_commands.append((now, target))
