@@ -44,6 +44,20 @@ def test_oracle_run_gives_demonstrators(tmp_path: Path, method: str):
     np.testing.assert_allclose(evaluate(task, runner, 100, 1).mean, runner.card.provenance["mean_return"], atol=1e-3)
 
 
+def test_an_oracle_that_was_cut_off_goes_on_as_if_it_had_not_been(tmp_path: Path):
+    task, recipe = PointMass(), Recipe("ppo", 150_000, {}, look_episodes=2)  # a checkpoint after 20 of 30 updates
+    whole = list(train_oracle(task, recipe, 0, tmp_path / "whole"))
+    for snapshot in train_oracle(task, recipe, 0, tmp_path / "cut"):
+        if snapshot.updates > 22:
+            break
+    again = list(train_oracle(task, recipe, 0, tmp_path / "cut"))
+    assert [(s.steps, s.mean_return) for s in again] == [(s.steps, s.mean_return) for s in whole]
+    for ours, theirs in zip(again[-1].actor.state_dict().values(), whole[-1].actor.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+    with pytest.raises(BadInput, match=r"holds another run \(it differs in seed\)"):
+        next(train_oracle(task, recipe, 1, tmp_path / "cut"))
+
+
 def test_a_task_without_a_recipe_gets_evenly_graded_policies():
     recipe = recipe_of("pointmass")
     assert recipe.method == "ppo"

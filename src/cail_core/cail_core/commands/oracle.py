@@ -17,30 +17,37 @@ def register(commands: Any) -> None:
         "oracle",
         help="train demonstrators of graded quality on a task's own reward",
         description="Train on the task's own reward (SAC for reacher, PPO elsewhere) and keep the last policy as DIR/optimal and "
-                    "intermediate ones beside it. `cail demos collect --policies DIR` lets them demonstrate.",
+                    "intermediate ones beside it. `cail demos collect --policies DIR` lets them demonstrate. Killed, PPO goes "
+                    "on after its last checkpoint when it is started again; SAC starts anew.",
     )
     p.add_argument("--task", required=True)
-    p.add_argument("--steps", type=whole_number, metavar="N", help="environment steps (default: reacher 400000, ant 3000000, "
+    p.add_argument("--steps", type=whole_number, metavar="N", help="environment steps (default: reacher 400000, ant 10000000, "
                                                                    "others 1000000)")
     p.add_argument("--seed", type=whole_number, default=0)
-    p.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder for the policies' folders")
+    p.add_argument("--out", type=Path, required=True, metavar="DIR",
+                   help="folder for the policies' folders; new, or of a PPO run that was cut off")
     p.set_defaults(run=_run)
 
 
 def _run(args: argparse.Namespace) -> None:
     import torch
 
-    from cail_core.rl.oracle import choose, recipe_of, save_demonstrators, train_oracle
+    from cail_core.rl.oracle import CHECKPOINT, choose, recipe_of, save_demonstrators, train_oracle
+    from cail_core.training.display import Display
 
     task, recipe = get_task(args.task), recipe_of(args.task)
     if args.steps is not None:
         recipe = replace(recipe, steps=args.steps)
-    if args.out.exists() and (not args.out.is_dir() or any(args.out.iterdir())):
+    resumable = recipe.method == "ppo" and (args.out / CHECKPOINT).is_file()
+    if args.out.exists() and not resumable and (not args.out.is_dir() or any(args.out.iterdir())):
         raise BadInput(f"expected a new or empty folder as --out, {args.out} is not")
     torch.set_num_threads(1)  # networks this small lose time to threads
     snapshots = []
-    for snapshot in train_oracle(task, recipe, args.seed):
-        snapshots.append(snapshot)
-        print(f"{snapshot.steps} steps, {snapshot.updates} updates: return {snapshot.mean_return:.2f}", flush=True)
+    with Display(recipe.steps, 0, f"{recipe.method} on {task.spec.name}", show=True) as display:
+        for snapshot in train_oracle(task, recipe, args.seed, args.out):
+            snapshots.append(snapshot)
+            display.show(snapshot.steps, {"return": snapshot.mean_return})
+            print(f"{snapshot.steps} steps, {snapshot.updates} updates: return {snapshot.mean_return:.2f}", flush=True)
     for name, value in save_demonstrators(choose(snapshots, recipe.wanted), task, recipe, args.seed, args.out).items():
         print(f"{name}: return {value:.2f}, {args.out / name}")
+    (args.out / CHECKPOINT).unlink(missing_ok=True)
