@@ -24,7 +24,7 @@ class Cail:
     """θ, β and the step of Eq. 7 on batches that a caller draws."""
 
     def __init__(self, inner: InnerLearner, confidence: Confidence, ranked: RankedTrajectories | None, outer: OuterConfig, *,
-                 mu: float, rate: float, gate_after: int | None) -> None:
+                 mu: float, rate: float) -> None:
         self.inner = inner
         self.confidence = confidence
         self.theta = inner.theta()
@@ -32,8 +32,6 @@ class Cail:
         self._outer = outer
         self._mu = mu
         self._adam = Adam(rate)
-        self._gate_after = gate_after
-        self._steps = 0
 
     def outer_loss(self, theta: Parameters) -> Tensor:
         """L_out(θ), Eq. 13, with the learned returns divided by a temperature."""
@@ -47,12 +45,14 @@ class Cail:
             raise ValueError("learned returns need ranked trajectories")
         return self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
 
-    def step(self, rows: Tensor, demo: Batch, other: Batch) -> BilevelResult:
-        """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`."""
+    def step(self, rows: Tensor, demo: Batch, other: Batch, *, gated: bool) -> BilevelResult:
+        """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`.
+
+        `gated`: the real update is taken only as Theorem 1 says.
+        """
         inner = self.inner
         if not isinstance(inner, PairLearner):
             raise TypeError(f"Eq. 7 needs a loss of single pairs, which {type(inner).__name__} has not")
-        gated = self._gate_after is not None and self._steps >= self._gate_after
         self.theta, result = bilevel_step(
             self.theta,
             beta=lambda: self.confidence.of(rows),
@@ -67,7 +67,6 @@ class Cail:
         )
         if result.accepted:
             self._adam.take()
-        self._steps += 1
         return result
 
     def weighted_step(self, weight: Tensor, demo: Batch, other: Batch) -> float:
@@ -85,10 +84,10 @@ class Cail:
         return float(value.detach())
 
     def state(self) -> dict[str, Any]:
-        return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state(), "steps": self._steps}
+        return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.theta, self._steps = dict(state["theta"]), state["steps"]
+        self.theta = dict(state["theta"])
         self._adam.restore(state["adam"])
         self.confidence.restore(state["confidence"])
 
@@ -133,9 +132,10 @@ def learn_confidence_before(
     if not config.absorbing:
         ranked = replace(ranked, batch=unpadded(ranked.batch).batch)
     cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked, config.outer,
-                mu=config.before.mu, rate=config.before.rate, gate_after=config.gate_after if config.gate else None)
+                mu=config.before.mu, rate=config.before.rate)
     history = []
-    for _ in range(config.before.steps):
+    for k in range(config.before.steps):
         rows, others = (data.pool[draw(len(data.pool), config.before.batch, generator)] for _ in range(2))
-        history.append(cail.step(data.origin[rows], data.batch.rows(rows), data.batch.rows(others)))
+        history.append(cail.step(data.origin[rows], data.batch.rows(rows), data.batch.rows(others),
+                                 gated=config.gate and k >= config.before.gate_after))
     return cail, history

@@ -114,14 +114,14 @@ class _Weighted:
         return None if self.cail.ranked is None else self.cail.learned_returns(self.cail.theta).tolist()
 
     def _tie(self, inner: InnerLearner, rate: float) -> Cail:
-        gate_after = self.config.gate_after if self.config.gate else None
         ranked = ranked_trajectories(self._demos, self.config) if len(self._demos.ranked) >= 2 else None
-        return Cail(inner, self._confidence, ranked, self.config.outer, mu=self.config.mu, rate=rate, gate_after=gate_after)
+        return Cail(inner, self._confidence, ranked, self.config.outer, mu=self.config.mu, rate=rate)
 
     def _update(self, rows: Tensor, demo: Batch, other: Batch) -> Metrics:
         """Eq. 7 where β is learned along with the policy, its third line alone where β is given."""
         if self.config.confidence in ("during", "refined"):
-            result: BilevelResult = self.cail.step(rows, demo, other)
+            gated = self.config.gate and self.done >= self.config.gate_after
+            result: BilevelResult = self.cail.step(rows, demo, other, gated=gated)
             return {"inner_loss": result.inner, "accepted": float(result.accepted)}
         return {"inner_loss": self.cail.weighted_step(self._row_weights(rows), demo, other), "accepted": 1.0}
 
@@ -278,7 +278,7 @@ class OnlineLearner(_Weighted, ABC):
     def _clone(self) -> None:
         """Start the policy from the trusted demonstrations, so that what is left to learn online is little."""
         cloning = BehaviourCloning(self.actor, self.config.cloning.sigma)
-        cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate, gate_after=None)
+        cail = Cail(cloning, self._confidence, None, self.config.outer, mu=0.0, rate=self.config.cloning.rate)
         average = cail.theta
         for rows, demo in self._cloning_batches(self.config.clone):
             cail.weighted_step(self._row_weights(rows), demo, demo)

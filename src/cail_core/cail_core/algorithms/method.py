@@ -38,6 +38,7 @@ class BeforeConfig:
     batch: int = setting(500, "pairs per step, and as many again for the other side of the discriminator", low=1)
     mu: float = setting(0.1, "μ of the pseudo-update", low=0.0)
     rate: float = setting(1e-3, "Adam's step in θ", low=0.0)
+    gate_after: int = setting(100, "steps before the gate acts", low=0)
     select: str = setting("none", "a setting chosen by how well it orders ranked trajectories held out in five folds: none; "
                                   "steps: a third, as given, three times; share: beta.share as given, 1, 0.9, 0",
                           choices=("none", "steps", "share"))
@@ -102,7 +103,8 @@ class MethodConfig:
                                      "same on average; with `during` always in the loss", choices=("draw", "loss"))
     mu: float = setting(3e-4, "during: μ of the pseudo-update", low=0.0)
     gate: bool = setting(True, "Theorem 1: take the real update only where it does not raise the outer loss (Eq. 8 with C = 0)")
-    gate_after: int = setting(100, "updates before the gate acts: an untrained discriminator would refuse everything", low=0)
+    gate_after: int = setting(25_000, "during: environment steps (for bc gradient steps) before the gate acts: an untrained "
+                                      "discriminator would refuse everything", low=0)
     absorbing: bool = setting(True, "episodes that end early go on in absorbing states, for learner and demonstrators alike; "
                                     "without them ending early or dawdling pays (algorithms/absorbing.py)")
     clone: int = setting(0, "AIRL, GAIL, practice: gradient steps of cloning, with the same weights, before it first acts",

@@ -15,6 +15,9 @@ CONFIDENCE: dict[str, dict[str, Any]] = {
     "beta.share 0.9": {"beta.share": 0.9},
     "beta.update additive": {"beta.update": "additive"},
     "beta.scale none": {"beta.scale": "none", "beta.alpha": 0.1},
+    "beta.alpha 0.1": {"beta.alpha": 0.1},
+    "before.mu 3e-4": {"before.mu": 3e-4},
+    "gate false": {"gate": False},
     "outer.loss rk": {"outer.loss": "rk"},
     "outer.returns sum": {"outer.returns": "sum"},
     "outer.temperature 1": {"outer.temperature": 1.0},
@@ -38,6 +41,8 @@ ONLINE: dict[str, dict[str, Any]] = {
     "reward_sees_action false": {"discriminator.reward_sees_action": False},
     "min_log_prob none": {"discriminator.min_log_prob": -1e9},
     "discriminator.rate 3e-4": {"discriminator.rate": 3e-4},
+    "discriminator.batch 1000": {"discriminator.batch": 1000},
+    "ppo 3e-4, minibatch 500": {"ppo.learning_rate": 3e-4, "ppo.minibatch": 500},
     "time limit terminal": {"ppo.timelimit_is_terminal": True},
 }
 """Measured with AIRL. Absorbing states are not here: no episode of the point mass or of Reacher ends early."""

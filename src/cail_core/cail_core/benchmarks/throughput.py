@@ -136,7 +136,7 @@ def _discriminator_steps(plain: AdversarialLearner, bilevel: AdversarialLearner,
         rows, others = (draw(len(data.state), size, plain.generator) for _ in range(2))
         demo, other = data.rows(rows), data.rows(others)
         simple = _timed(lambda demo=demo, other=other: plain.cail.weighted_step(weight, demo, other))  # type: ignore[misc]
-        whole = _timed(lambda rows=rows, demo=demo, other=other: bilevel.cail.step(rows, demo, other))  # type: ignore[misc]
+        whole = _timed(lambda rows=rows, demo=demo, other=other: bilevel.cail.step(rows, demo, other, gated=True))  # type: ignore[misc]
         if k >= 0:
             totals = [totals[0] + simple, totals[1] + whole]
     return totals[0] / repeats, totals[1] / repeats
