@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from cail_core.cli import main
+from cail_core.demos.collect import mix_of
 from cail_core.errors import BadInput
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.oracle import Recipe, Snapshot, choose, recipe_of, save_demonstrators, train_oracle
+from cail_core.tasks.mujoco import Ant
 from cail_core.tasks.pointmass import PointMass
 
 
@@ -24,6 +26,12 @@ def test_chosen_are_the_last_and_the_nearest_none_twice():
     chosen = choose(snapshots(-12, -79, -81, -40, -5, -4), {"a": -42, "b": -78, "c": -80})
     assert {name: snapshot.mean_return for name, snapshot in chosen.items()} == {"optimal": -4, "a": -40, "b": -79, "c": -81}
     assert choose(snapshots(-79, -30, -4), {"b": -78, "c": -80})["c"].mean_return == -30  # −79 is taken
+
+
+def test_the_nearest_few_are_measured_again():
+    truth = {-79: -60.0, -81: -78.5, -40: -41.0}
+    chosen = choose(snapshots(-79, -81, -40, -4), {"b": -79}, 2, lambda snapshot: truth[int(snapshot.mean_return)])
+    assert chosen["b"].mean_return == -81
 
 
 def test_too_few_snapshots_is_a_clear_error():
@@ -75,9 +83,7 @@ def test_the_command_does_not_write_into_a_folder_that_holds_something(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
 
 
-def test_a_task_without_demonstrators_says_where_to_get_some(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert main(["demos", "collect", "--task", "ant", "--mix", "paper", "--episodes", "5", "--out", str(tmp_path / "d")]) == 2
-    said = capsys.readouterr().err
-    assert "brings no demonstrators" in said
-    assert "cail oracle --task ant" in said
-    assert not (tmp_path / "d").exists()
+def test_a_task_without_demonstrators_says_where_to_get_some(tmp_path: Path):
+    (tmp_path / "ant.yaml").write_text("mixes: {}\n")
+    with pytest.raises(BadInput, match=r"brings no demonstrators.*cail oracle --task ant"):
+        mix_of(Ant(tmp_path / "ant.yaml"), "paper")

@@ -21,7 +21,7 @@ def register(commands: Any) -> None:
                     "on after its last checkpoint when it is started again; SAC starts anew.",
     )
     p.add_argument("--task", required=True)
-    p.add_argument("--steps", type=whole_number, metavar="N", help="environment steps (default: reacher 400000, ant 10000000, "
+    p.add_argument("--steps", type=whole_number, metavar="N", help="environment steps (default: reacher 400000, ant 3000000, "
                                                                    "others 1000000)")
     p.add_argument("--seed", type=whole_number, default=0)
     p.add_argument("--out", type=Path, required=True, metavar="DIR",
@@ -32,7 +32,9 @@ def register(commands: Any) -> None:
 def _run(args: argparse.Namespace) -> None:
     import torch
 
-    from cail_core.rl.oracle import CHECKPOINT, choose, recipe_of, save_demonstrators, train_oracle
+    from cail_core.evaluation import evaluate
+    from cail_core.policy import Mode, network_of
+    from cail_core.rl.oracle import CHECKPOINT, Snapshot, choose, recipe_of, save_demonstrators, train_oracle
     from cail_core.training.display import Display
 
     task, recipe = get_task(args.task), recipe_of(args.task)
@@ -48,6 +50,10 @@ def _run(args: argparse.Namespace) -> None:
             snapshots.append(snapshot)
             display.show(snapshot.steps, {"return": snapshot.mean_return})
             print(f"{snapshot.steps} steps, {snapshot.updates} updates: return {snapshot.mean_return:.2f}", flush=True)
-    for name, value in save_demonstrators(choose(snapshots, recipe.wanted), task, recipe, args.seed, args.out).items():
+    def again(snapshot: Snapshot) -> float:
+        return evaluate(task, Mode(network_of(snapshot.actor)), 100, args.seed + 2).mean
+
+    chosen = choose(snapshots, recipe.wanted, recipe.candidates, again if recipe.candidates > 1 else lambda s: s.mean_return)
+    for name, value in save_demonstrators(chosen, task, recipe, args.seed, args.out).items():
         print(f"{name}: return {value:.2f}, {args.out / name}")
     (args.out / CHECKPOINT).unlink(missing_ok=True)

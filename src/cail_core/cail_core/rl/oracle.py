@@ -15,7 +15,7 @@ snapshot was worse than −56.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,8 @@ class Recipe:
     wanted: dict[str, float]
     """Name and return of each intermediate policy; where empty, four at a fifth, two, three and four fifths of the way up."""
     look_episodes: int
+    candidates: int = 1
+    """How many snapshots are measured again for each wanted return; with 1 the nearest is taken as it is."""
     settings: str = ""
     """Name of the learner's YAML file in config/; where empty, that of the method."""
 
@@ -63,8 +65,8 @@ RECIPES = {
         "sac", 400_000, {"early-9": -9.0, "early-42": -42.0, "early-72": -72.0, "early-78": -78.0, "early-80": -80.0},
         look_episodes=40),
     "ant": Recipe(
-        "ppo", 10_000_000, {"early-800": 800.0, "early-2100": 2100.0, "early-2900": 2900.0, "early-3700": 3700.0},
-        look_episodes=10, settings="oracle-ant"),
+        "ppo", 3_000_000, {"early-1000": 1000.0, "early-2100": 2100.0, "early-2900": 2900.0, "early-3700": 3700.0},
+        look_episodes=10, candidates=4, settings="oracle-ant"),
 }
 
 
@@ -195,8 +197,12 @@ class _PPOOracle:
             self.snapshots.append(Snapshot(kept["steps"], kept["updates"], kept["mean_return"], actor))
 
 
-def choose(snapshots: Sequence[Snapshot], wanted: dict[str, float]) -> dict[str, Snapshot]:
-    """`optimal`: the last snapshot, the converged policy. For each wanted return the snapshot nearest to it, none twice."""
+def choose(snapshots: Sequence[Snapshot], wanted: dict[str, float], candidates: int = 1,
+           again: Callable[[Snapshot], float] = lambda snapshot: snapshot.mean_return) -> dict[str, Snapshot]:
+    """`optimal`: the last snapshot, the converged policy. For each wanted return the snapshot nearest to it, none twice.
+
+    Where a look is short and returns spread widely, the nearest few `candidates` are measured `again`.
+    """
     if not wanted and snapshots:
         first, last = snapshots[0].mean_return, snapshots[-1].mean_return
         wanted = {f"early-{k}": first + (last - first) * k / 5 for k in range(1, 5)}
@@ -205,7 +211,8 @@ def choose(snapshots: Sequence[Snapshot], wanted: dict[str, float]) -> dict[str,
     free = list(snapshots[:-1])
     chosen = {"optimal": snapshots[-1]}
     for name, value in wanted.items():
-        nearest = min(free, key=lambda snapshot: abs(snapshot.mean_return - value))
+        few = sorted(free, key=lambda snapshot: abs(snapshot.mean_return - value))[:candidates]
+        nearest = min(few, key=lambda snapshot: abs(again(snapshot) - value))
         free.remove(nearest)
         chosen[name] = nearest
     return chosen

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cail_core.config import setting
 from cail_core.rl.flat_adam import FlatAdam
-from cail_core.rl.networks import Critic, TanhGaussianActor, squash_log_det, unsquash
+from cail_core.rl.networks import MAX_LOG_STD, MIN_LOG_STD, Critic, TanhGaussianActor, squash_log_det, unsquash
 from cail_core.rl.rollout import Rollout, gae
 
 
@@ -57,6 +57,14 @@ class PPO:
     def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Actions for a batch of observations and their log-probabilities."""
         return self.actor.sample(observation, self.generator)
+
+    @torch.no_grad()
+    def noise(self, steps: int, num_envs: int) -> Tensor:
+        """σ ε, anew at every step."""
+        log_std = self.actor.log_std
+        assert log_std is not None
+        std = log_std.clamp(MIN_LOG_STD, MAX_LOG_STD).exp()
+        return std * torch.randn((steps, num_envs, self.actor.action_dim), generator=self.generator)
 
     def standardise_observations(self, mean: Tensor, scale: Tensor) -> None:
         """Feed both networks (observation − mean) / scale from now on."""

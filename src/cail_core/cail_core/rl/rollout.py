@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cail_core.policy import network_of
-from cail_core.rl.networks import MAX_LOG_STD, MIN_LOG_STD, TanhGaussianActor
+from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks.base import Array, BatchEnv, PlayingEnv
 
 
@@ -50,7 +50,10 @@ class Gaussian(Acting, Protocol):
     """A squashed Gaussian policy, which can be taken along by environments that act on their own (`PlayingEnv`)."""
 
     actor: TanhGaussianActor
-    generator: torch.Generator
+
+    def noise(self, steps: int, num_envs: int) -> Tensor:
+        """What is added to m(s) before squashing: [steps, environments, actions]."""
+        ...
 
 
 def collect(env: BatchEnv, observation: Array, policy: Acting, steps: int) -> Rollout:
@@ -72,10 +75,7 @@ def collect(env: BatchEnv, observation: Array, policy: Acting, steps: int) -> Ro
 @torch.no_grad()
 def _played(env: PlayingEnv, policy: Gaussian, steps: int) -> Rollout:
     actor = policy.actor
-    assert actor.log_std is not None
-    std = actor.log_std.clamp(MIN_LOG_STD, MAX_LOG_STD).exp()
-    noise = std * torch.randn((steps, env.num_envs, actor.action_dim), generator=policy.generator)
-    played = env.play(network_of(actor), steps, noise.numpy())
+    played = env.play(network_of(actor), steps, policy.noise(steps, env.num_envs).numpy())
     state, action, reached, reward, terminated, truncated, success = map(torch.from_numpy, played[:-1])
     return Rollout(state, action, actor.log_prob(state, action), reached, reward, terminated, truncated, success, played.current)
 
