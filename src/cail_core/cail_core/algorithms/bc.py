@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import torch
 from torch import Tensor
 from torch.func import functional_call
 
@@ -31,6 +32,11 @@ class BehaviourCloning(PairLearner):
         """log π_θ(a|s)."""
         error = (action - self.actor.mode(state)) / self.sigma
         return -(0.5 * error**2 + math.log(self.sigma) + 0.5 * math.log(2 * math.pi)).sum(-1)
+
+    def mode(self, theta: Parameters, state: Tensor) -> Tensor:
+        """What π_θ does."""
+        net = {name.removeprefix("actor.net."): value for name, value in theta.items()}
+        return torch.tanh(functional_call(self.actor.net, net, (self.actor.standardise(state),)))
 
     def theta(self) -> Parameters:
         """All but the exploration noise, which the likelihood does not look at."""

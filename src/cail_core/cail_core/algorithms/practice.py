@@ -18,30 +18,53 @@ import torch
 from torch import Tensor
 
 from cail_core.algorithms.batch import Batch, demo_batch
+from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.cail import Cail, draw
 from cail_core.algorithms.corrective import displaced
+from cail_core.algorithms.foresight import Foresight
 from cail_core.algorithms.learners import CloningLearner, Metrics, averaged, mean_of
 from cail_core.algorithms.method import MethodConfig
 from cail_core.algorithms.outer import RankedTrajectories
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
+from cail_core.policy import ACTION_BOUND
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.rollout import Rollout, collect
 from cail_core.tasks.base import Array, BatchEnv, Task
 
+FORESIGHT_SEED = 0
+"""It is learned anew in every round and by a resumed run, and must come out the same."""
 UNKNOWN = {"return": math.nan, "success": math.nan}
 
 
 @dataclass
 class Noisy:
-    """The policy with the noise that it practises with."""
+    """The policy with the noise that it practises with, drawn beforehand: [steps, environments, actions]."""
 
     actor: TanhGaussianActor
-    generator: torch.Generator
+    drawn: Tensor
+    _step: int = 0
 
     @torch.no_grad()
     def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        return self.actor.sample(observation, self.generator)
+        action = torch.tanh(self.actor.gaussian(observation)[0] + self.drawn[self._step]).clamp(-ACTION_BOUND, ACTION_BOUND)
+        self._step += 1
+        return action, self.actor.log_prob(observation, action)
+
+    def noise(self, steps: int, num_envs: int) -> Tensor:
+        return self.drawn
+
+
+def wandering(steps: int, num_envs: int, actions: int, sigma: float, keep: float, generator: torch.Generator) -> Tensor:
+    """n_t = k n_{t−1} + √(1 − k²) σ ε_t: noise of deviation σ that keeps the share k from one step to the next.
+
+    What is drawn anew at each step trembles around the path and averages out; what lasts leads away from it, and only then do
+    some episodes pass an obstacle wider than others.
+    """
+    fresh = sigma * torch.randn((steps, num_envs, actions), generator=generator)
+    for t in range(1, steps):
+        fresh[t] = keep * fresh[t - 1] + math.sqrt(1.0 - keep * keep) * fresh[t]
+    return fresh
 
 
 class PracticeLearner(CloningLearner):
@@ -60,6 +83,9 @@ class PracticeLearner(CloningLearner):
                                        torch.as_tensor(demos.starts), self._weight, c.standard)
         self._own: list[tuple[Batch, Tensor]] = []
         """The accepted pairs of the last rounds, and B there."""
+        self._lived: list[tuple[Batch, Tensor, Tensor]] = []
+        """All pairs of the last rounds, B there, and the learned return of their episodes; kept for foresight alone."""
+        self._foresight: Foresight | None = None
         self._env: BatchEnv = task.make_env(c.num_envs)
         self._observation: Array
         self._open: list[list[tuple[Array, ...]]]
@@ -74,18 +100,25 @@ class PracticeLearner(CloningLearner):
         c = self.config.practice
         if self.done == 0:
             self._clone(self.config.clone)
-        rollout = collect(self._env, self._observation, Noisy(self.actor, self.generator), c.steps_per_env)
+        noise = wandering(c.steps_per_env, self._env.num_envs, self.actor.action_dim, c.noise, c.noise_keeps, self.generator)
+        rollout = collect(self._env, self._observation, Noisy(self.actor, noise), c.steps_per_env)
         self._observation = rollout.current
         self.done += rollout.steps
         episodes = self._ended(rollout)
         share = 0.0
         if episodes is not None:
-            good = (learned_returns(self._judge, episodes, self.config, self._horizon) >= self._standard).numpy()
+            returns = learned_returns(self._judge, episodes, self.config, self._horizon)
+            good = (returns >= self._standard).numpy()
             share = float(good.mean())
             if good.any():
                 pairs = demo_batch(only(episodes, np.flatnonzero(good)))
                 moves = torch.empty(0) if self._corrections is None else self._corrections.at(pairs)
                 self._own = [*self._own, (pairs, moves)][-c.rounds_kept :]
+            if c.foresight and self._corrections is not None:
+                pairs = demo_batch(episodes)
+                value = returns[torch.as_tensor(episodes.episode_of_pair)]
+                self._lived = [*self._lived, (pairs, self._corrections.at(pairs), value)][-c.rounds_kept :]
+                self._look_ahead()
         return self._clone(c.cloning_steps) | self._confidence_metrics() | self._watched | {"accepted_episodes": share}
 
     def _clone(self, times: int) -> Metrics:
@@ -105,10 +138,24 @@ class PracticeLearner(CloningLearner):
                     pairs = displaced(pairs, moves[drawn], c.corrective, c.back_over, self.generator)
                 demo = Batch(*(torch.cat([a[size:], b]) for a, b in zip(demo, pairs, strict=True)))
                 weight = torch.cat([weight[size:], weight[size:].mean().expand(size)])
-            metrics.append({"inner_loss": self.cail.weighted_step(weight, demo, demo), "accepted": 1.0})
+            metrics.append({"inner_loss": self._step(weight, demo), "accepted": 1.0})
             self._average = averaged(self._average, self.cail.theta, c.average)
         self.cail.inner.load(self._average)
         return mean_of(metrics)
+
+    def _step(self, weight: Tensor, demo: Batch) -> float:
+        ahead, inner = self._foresight, self.cail.inner
+        if ahead is None:
+            return self.cail.weighted_step(weight, demo, demo)
+        assert isinstance(inner, BehaviourCloning)
+        size, share = self.config.cloning.batch, self.config.practice.foresight
+        return self.cail.descend(lambda theta: inner.loss(theta, weight, demo, demo)
+                                 - share * ahead.ahead(inner, theta, size, self.generator))
+
+    def _look_ahead(self) -> None:
+        pairs, moves, value = zip(*self._lived, strict=True)
+        self._foresight = Foresight(Batch(*map(torch.cat, zip(*pairs, strict=True))), torch.cat(moves), torch.cat(value),
+                                    torch.Generator().manual_seed(FORESIGHT_SEED))
 
     def _ended(self, rollout: Rollout) -> Demonstrations | None:
         """The episodes that ended in this stretch, whole ones only."""
@@ -133,13 +180,17 @@ class PracticeLearner(CloningLearner):
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"judge": self._judge.theta, "standard": self._standard,
-                                  "own": [[*pairs, moves] for pairs, moves in self._own]}
+                                  "own": [[*pairs, moves] for pairs, moves in self._own],
+                                  "lived": [[*pairs, moves, value] for pairs, moves, value in self._lived]}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._judge.theta, self._standard = dict(state["judge"]), state["standard"]
         self._moves()
         self._own = [(Batch(*columns[:-1]), columns[-1]) for columns in state["own"]]
+        self._lived = [(Batch(*columns[:-2]), *columns[-2:]) for columns in state["lived"]]
+        if self._lived:
+            self._look_ahead()
 
     def close(self) -> None:
         self._env.close()
