@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cail_core.benchmarks.methods import Table, run_table
 
-BUDGETS = {"smoke": (1, 10_000, 100), "short": (2, 200_000, 1000), "full": (5, 200_000, 1000)}
+BUDGETS = {"smoke": (1, 10_000, 100), "short": (2, 200_000, 1000), "full": (5, 1_000_000, 1000)}
 """Seeds, environment steps of the adversarial methods, gradient steps of the cloning ones."""
 
 

@@ -53,7 +53,7 @@ def run(budget: str, out: Path, seed: int) -> Path:
 
 
 def _learners(name: str, seed: int) -> dict[str, AdversarialLearner]:
-    """Ant has no shipped demonstrators: there the demonstrations are random, which changes nothing in the cost of a step."""
+    """Ant's demonstrations are random here: they fall at once, so they are soon collected, and a step costs the same."""
     task = get_task(name)
     if name == "ant":
         demos, _ = demonstrate_by(task, [(Demonstrator("random", _random_policy), 1.0)], EPISODES, seed)
