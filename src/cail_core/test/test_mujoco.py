@@ -138,6 +138,16 @@ def test_shipped_demonstrators_are_as_good_as_their_cards_say():
     assert max(others) < -11.7  # all others are worse than doing nothing
 
 
+def test_ants_demonstrators_walk_as_well_as_their_cards_say():
+    task = Ant()
+    policies = [load_policy(SHIPPED / "ant" / source.name) for source, _ in task.mixes()["paper"]]
+    returns = [policy.card.provenance["mean_return"] for policy in policies]
+    assert returns == sorted(returns, reverse=True)
+    assert returns[0] > 4500
+    result, card = evaluate(task, policies[0], episodes=10, seed=3), policies[0].card.provenance
+    assert abs(result.mean - card["mean_return"]) < 4 * np.hypot(card["std_return"] / 10, card["std_return"] / np.sqrt(10))
+
+
 def test_without_mujoco_the_way_out_is_named():
     code = ("import sys; sys.modules['mujoco'] = None\n"
             "from cail_core.errors import MissingDependency\nfrom cail_core.tasks.mujoco import Reacher\n"

@@ -28,18 +28,17 @@ class Foresight:
     def __init__(self, pairs: Batch, moves: Tensor, value: Tensor, generator: torch.Generator) -> None:
         self._pairs, self._moves = pairs, moves
         self._mean, self._scale = pairs.state.mean(0), pairs.state.std(0).clamp_min(1e-3)
-        target = (value - value.mean()) / (value.std() + 1e-6)
         self._net = mlp([pairs.state.shape[1], *HIDDEN, 1], nn.Tanh, generator)
         optimizer = FlatAdam(self._net, RATE, max_grad_norm=10.0)
         seen = self._seen(pairs.state)
         for step in range(STEPS):
             optimizer.rate = RATE * max(0.02, 1 - step / STEPS)
             rows = draw(len(seen), ROWS, generator)
-            optimizer.descend((self._net(seen[rows]).squeeze(-1) - target[rows]).square().mean())
+            optimizer.descend((self._net(seen[rows]).squeeze(-1) - value[rows]).square().mean())
         self._net.requires_grad_(False)
 
     def value(self, state: Tensor) -> Tensor:
-        """V(s): 0 on average over what was lived through, with deviation 1."""
+        """V(s)."""
         found: Tensor = self._net(self._seen(state)).squeeze(-1)
         return found
 

@@ -32,6 +32,8 @@ from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.rollout import Rollout, collect
 from cail_core.tasks.base import Array, BatchEnv, Task
 
+FLOOR = 0.1
+"""Foresight looks at how far an episode falls below the learned return that all but this share of `standard` comes up to."""
 FORESIGHT_SEED = 0
 """It is learned anew in every round and by a resumed run, and must come out the same."""
 UNKNOWN = {"return": math.nan, "success": math.nan}
@@ -79,8 +81,10 @@ class PracticeLearner(CloningLearner):
         if self.actor.log_std is not None:
             self.actor.log_std.data.fill_(math.log(c.noise))
         self._seed, self._horizon = seed, task.spec.max_steps
-        self._standard = accepted_from(learned_returns(self._judge, demos, config, self._horizon),
-                                       torch.as_tensor(demos.starts), self._weight, c.standard)
+        shown = learned_returns(self._judge, demos, config, self._horizon)
+        self._standard, self._floor = (accepted_from(shown, torch.as_tensor(demos.starts), self._weight, share)
+                                       for share in (c.standard, FLOOR * c.standard))
+        self._spread = float(shown.std())
         self._own: list[tuple[Batch, Tensor]] = []
         """The accepted pairs of the last rounds, and B there."""
         self._lived: list[tuple[Batch, Tensor, Tensor]] = []
@@ -116,7 +120,8 @@ class PracticeLearner(CloningLearner):
                 self._own = [*self._own, (pairs, moves)][-c.rounds_kept :]
             if c.foresight and self._corrections is not None:
                 pairs = demo_batch(episodes)
-                value = returns[torch.as_tensor(episodes.episode_of_pair)]
+                grief = (returns - self._floor).clamp_max(0.0) / self._spread
+                value = grief[torch.as_tensor(episodes.episode_of_pair)]
                 self._lived = [*self._lived, (pairs, self._corrections.at(pairs), value)][-c.rounds_kept :]
                 self._look_ahead()
         return self._clone(c.cloning_steps) | self._confidence_metrics() | self._watched | {"accepted_episodes": share}
@@ -179,13 +184,15 @@ class PracticeLearner(CloningLearner):
                               np.array(terminated, bool), starts, np.zeros(len(done), np.int64))
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"judge": self._judge.theta, "standard": self._standard,
+        return super().state() | {"judge": self._judge.theta, "standard": self._standard, "floor": self._floor,
+                                  "spread": self._spread,
                                   "own": [[*pairs, moves] for pairs, moves in self._own],
                                   "lived": [[*pairs, moves, value] for pairs, moves, value in self._lived]}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._judge.theta, self._standard = dict(state["judge"]), state["standard"]
+        self._floor, self._spread = state["floor"], state["spread"]
         self._moves()
         self._own = [(Batch(*columns[:-1]), columns[-1]) for columns in state["own"]]
         self._lived = [(Batch(*columns[:-2]), *columns[-2:]) for columns in state["lived"]]

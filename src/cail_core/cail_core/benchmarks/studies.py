@@ -43,8 +43,8 @@ POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeles
 REACHER = Environment("reacher", ("optimal", "early-42", "early-72", "early-78", "early-80"), 200_000)
 ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 3_000_000)
 PANDA = Environment("panda-carry", PANDA_PEOPLE, 400_000, 3000, shares=PANDA_SHARES)
-PANDA_WHOLE = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 86_400, PANDA_SHARES)
-PANDA_HARD = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 86_400, (0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
+PANDA_WHOLE = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 57_600, PANDA_SHARES)
+PANDA_HARD = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 57_600, (0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
 UR5E = Environment("ur5e", PANDA_PEOPLE, 400_000, 3000, shares=PANDA_SHARES)
 
 
