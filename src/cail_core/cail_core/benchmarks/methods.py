@@ -30,6 +30,7 @@ from cail_core.tasks.base import Array, Task, get_task
 from cail_core.training.run import demonstrator_means
 
 EPISODES, RANKED, EVALUATION_EPISODES = 200, 0.05, 100
+Settings = Callable[[str], MethodConfig] | None
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,12 @@ class Table:
     """Gradient steps of the cloning ones."""
 
 
-def run_table(table_: Table, seeds: Sequence[int], out: Path, settings: Callable[[str], MethodConfig] = method_config) -> Path:
+def run_table(table_: Table, seeds: Sequence[int], out: Path, settings: Settings = None) -> Path:
     """All methods on all seeds, a process per core; keeps `name`.csv and what made it. What is kept grows seed by seed, so a
     table that was cut off is one with fewer seeds.
 
-    `settings` gives what stands behind the name of a method; it must be a function of a module, for the processes to find it.
+    `settings` gives what stands behind the name of a method, where that is not what is installed for the task; it must be a
+    function of a module, for the processes to find it.
     """
     os.environ["OMP_NUM_THREADS"] = "1"
     jobs = [(table_, seed, method, settings) for seed in seeds for method in table_.methods]
@@ -80,7 +82,7 @@ def run_table(table_: Table, seeds: Sequence[int], out: Path, settings: Callable
     return kept
 
 
-def _cell(job: tuple[Table, int, str, Callable[[str], MethodConfig]]) -> tuple[dict[str, Any], dict[str, float]]:
+def _cell(job: tuple[Table, int, str, Settings]) -> tuple[dict[str, Any], dict[str, float]]:
     """One method on one seed; and the demonstrators' mean returns, best first."""
     table_, seed, method, settings = job
     torch.set_num_threads(1)
@@ -89,7 +91,7 @@ def _cell(job: tuple[Table, int, str, Callable[[str], MethodConfig]]) -> tuple[d
     who = np.array(demos.demonstrator)
     means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
     means = dict(sorted(means.items(), key=lambda item: -item[1]))
-    config = settings(method)
+    config = method_config(method, table_.task) if settings is None else settings(method)
     steps = table_.cloning_steps if config.offline else table_.steps
     return measure(task, demos, returns, method, config, seed, steps, list(means)), means
 
