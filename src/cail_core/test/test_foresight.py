@@ -15,6 +15,7 @@ from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import method_config
 from cail_core.algorithms.practice import PracticeLearner
 from cail_core.benchmarks.methods import demonstrate
+from cail_core.errors import BadInput
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks.pointmass import PointMass
 
@@ -73,3 +74,10 @@ def test_practice_with_foresight_goes_on_as_if_it_had_not_been_cut_off(monkeypat
         assert torch.equal(a, b)
     whole.close()
     cut.close()
+
+
+def test_foresight_without_corrective_labels_is_refused() -> None:
+    made = method_config("cail-hybrid")
+    config = replace(made, practice=replace(made.practice, foresight=0.5))
+    with pytest.raises(BadInput, match=r"expected cloning\.corrective above 0"):
+        make_learner(PointMass(), demonstrate(PointMass(), "paper", 0)[0], config, 0)

@@ -76,6 +76,9 @@ class PracticeLearner(CloningLearner):
         if config.confidence != "before":
             raise BadInput(f"practice is judged by what was learned with the confidence: expected confidence: before, given "
                            f"{config.confidence}")
+        if config.practice.foresight and not config.cloning.corrective:
+            raise BadInput("practice.foresight knows from the corrective labels what an action does: expected cloning.corrective "
+                           "above 0, given 0")
         super().__init__(demos, config, generator, task.spec.max_steps)
         c = config.practice
         if self.actor.log_std is not None:
@@ -118,7 +121,8 @@ class PracticeLearner(CloningLearner):
                 pairs = demo_batch(only(episodes, np.flatnonzero(good)))
                 moves = torch.empty(0) if self._corrections is None else self._corrections.at(pairs)
                 self._own = [*self._own, (pairs, moves)][-c.rounds_kept :]
-            if c.foresight and self._corrections is not None:
+            if c.foresight:
+                assert self._corrections is not None
                 pairs = demo_batch(episodes)
                 grief = (returns - self._floor).clamp_max(0.0) / self._spread
                 value = grief[torch.as_tensor(episodes.episode_of_pair)]

@@ -50,6 +50,7 @@ def _run(args: argparse.Namespace) -> None:
             snapshots.append(snapshot)
             display.show(snapshot.steps, {"return": snapshot.mean_return})
             print(f"{snapshot.steps} steps, {snapshot.updates} updates: return {snapshot.mean_return:.2f}", flush=True)
+
     def again(snapshot: Snapshot) -> float:
         return evaluate(task, Mode(network_of(snapshot.actor)), 100, args.seed + 2).mean
 
