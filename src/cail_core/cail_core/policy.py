@@ -78,6 +78,11 @@ class Network:
     def inputs(self) -> int:
         return len(self._mean)
 
+    def one_by_one(self, observations: Array) -> Array:
+        """A batch [n, d], each with the result that it has alone: in one product the last bits of a row depend on the others."""
+        out: Array = self(observations[:, None])[:, 0]
+        return out
+
     def __call__(self, observation: Array) -> Array:
         x: Array = (observation - self._mean) / self._scale
         for weight, bias in self._layers[:-1]:

@@ -166,3 +166,11 @@ def test_demonstrators_come_from_policies_and_from_folders_of_policies(tmp_path:
         load_demonstrators([tmp_path / "many", tmp_path / "many" / "b"], SPEC)
     with pytest.raises(BadInput, match="expected a policy folder"):
         load_demonstrators([tmp_path], SPEC)
+
+
+def test_one_by_one_gives_each_observation_what_it_gets_alone(folder: Path):
+    network = load_policy(folder).network
+    many = np.random.default_rng(0).normal(size=(7, network.inputs)).astype(np.float32)
+    together = network.one_by_one(many)
+    assert all(np.array_equal(network.one_by_one(one[None])[0], row) for one, row in zip(many, together, strict=True))
+    np.testing.assert_allclose(together, network(many), atol=1e-5)

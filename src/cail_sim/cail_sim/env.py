@@ -5,14 +5,16 @@ The filter is the one that stands in front of a real arm, called once for each d
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene
+from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene, Vec
 from cail_robot.arm import STILL, ArmState
 from cail_robot.limits import Limits
 from cail_robot.safety import SafetyFilter
 from cail_sim.arm import ArmModel
-from cail_sim.world import Start, World, WorldConfig, spread
+from cail_sim.world import Start, World, WorldConfig, advance_all, spread
 
 
 class PickPlaceAvoidEnv:
@@ -42,12 +44,13 @@ class PickPlaceAvoidEnv:
 
     def decide(self, action: list[float]) -> tuple[float, Outcome | None]:
         """Execute an action in [-1, 1] for one decision: its reward, and how the episode ended, if it did."""
+        return decide_all([self], [action])[0]
+
+    def _permitted(self, action: list[float]) -> tuple[Vec, bool]:
+        """What the filter lets through of an action, in m/s, and whether the gripper closes."""
         closing = self.task.gripper(self.scene, action[3] if self._explicit else None)
         x, y, z = (min(1.0, max(-1.0, value)) * self._speed for value in action[:3])
-        executed = self.filter.step((x, y, z, 0.0, 0.0, 0.0), self._state()).motion.linear
-        self.world.advance(executed, closing)
-        self.scene = self.world.scene()
-        return self.task.advance(self.scene, executed)
+        return self.filter.step((x, y, z, 0.0, 0.0, 0.0), self._state()).motion.linear, closing
 
     def close(self) -> None:
         self.world.close()
@@ -56,3 +59,12 @@ class PickPlaceAvoidEnv:
         """What the filter looks at. The joints' own limits are kept by the arm (`SimArm.drive`), so no Jacobian is given."""
         arm = self.world.arm
         return ArmState(0.0, arm.tool, arm.orientation, STILL, arm.q, (), arm.opening)
+
+
+def decide_all(envs: Sequence[PickPlaceAvoidEnv], actions: Sequence[list[float]]) -> list[tuple[float, Outcome | None]]:
+    """`PickPlaceAvoidEnv.decide` in environments of the same settings, with the same result as one by one, and faster."""
+    velocities, closing = zip(*(env._permitted(action) for env, action in zip(envs, actions, strict=True)), strict=True)
+    advance_all([env.world for env in envs], velocities, closing)
+    for env in envs:
+        env.scene = env.world.scene()
+    return [env.task.advance(env.scene, executed) for env, executed in zip(envs, velocities, strict=True)]

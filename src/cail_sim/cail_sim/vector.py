@@ -25,7 +25,7 @@ from cail_core.policy import ACTION_BOUND, Network
 from cail_core.tasks import Step
 from cail_core.tasks.base import Array, Flags, Played
 from cail_core.tasks.pick_place_avoid import Outcome
-from cail_sim.env import PickPlaceAvoidEnv
+from cail_sim.env import PickPlaceAvoidEnv, decide_all
 
 if TYPE_CHECKING:
     from cail_sim.tasks import Panda
@@ -142,11 +142,12 @@ class Stretch:
 
 
 class LocalEnv:
-    """Environments of this process, one after the other; `rows` of the batch are theirs."""
+    """Environments of this process; `rows` of the batch, one after the other, are theirs."""
 
     def __init__(self, envs: Sequence[PickPlaceAvoidEnv], batch: Batch, rows: Sequence[int]) -> None:
         self.num_envs = len(envs)
         self._envs, self._batch, self._rows = dict(zip(rows, envs, strict=True)), batch, rows
+        self._slice = slice(rows[0], rows[-1] + 1)
         self._rngs: dict[int, np.random.Generator] = {}
 
     def reset(self, seed: int) -> Array:
@@ -167,16 +168,21 @@ class LocalEnv:
 
     def advance(self) -> None:
         """Execute the actions that stand in the batch."""
-        b = self._batch
-        wanted = b.action.tolist()
-        for row, env in self._envs.items():
-            b.reward[row], outcome = env.decide(wanted[row])
-            b.reached[row] = seen = env.observe()
+        b, rows = self._batch, self._slice
+        b.reward[rows], b.outcome[rows], b.reached[rows], b.observation[rows] = self._decide(b.action[rows])
+
+    def _decide(self, actions: Array) -> tuple[tuple[float, ...], list[int], Array, Array]:
+        """One decision of all: rewards, outcomes, what they led to, and what is seen next, where an episode ended of the next."""
+        envs = list(self._envs.values())
+        rewards, outcomes = zip(*decide_all(envs, actions.tolist()), strict=True)
+        reached = np.array([env.observe() for env in envs], np.float32)
+        seen, codes = reached.copy(), [RUNNING] * len(envs)
+        for i, (row, outcome) in enumerate(zip(self._rows, outcomes, strict=True)):
             if outcome is not None:
-                env.start(self._rngs[row])
-                seen = env.observe()
-            b.observation[row] = seen
-            b.outcome[row] = RUNNING if outcome is None else OUTCOMES.index(outcome)
+                codes[i] = OUTCOMES.index(outcome)
+                envs[i].start(self._rngs[row])
+                seen[i] = envs[i].observe()
+        return rewards, codes, reached, seen
 
     def play(self, network: Network, steps: int, noise: Array | None = None) -> Played:
         """As `PlayingEnv.play`."""
@@ -187,22 +193,16 @@ class LocalEnv:
         return stretch.played(self._batch.observation)
 
     def play_out(self, stretch: Stretch) -> None:
-        """The environments of this process one after the other, each for all steps: its world stays in the processor's cache."""
-        network, noisy, a, b = stretch.network(), stretch.about["noisy"], stretch.arrays, self._batch
-        for row, env in self._envs.items():
-            seen = b.observation[row].copy()
-            for t in range(len(a["reward"])):
-                a["observation"][t, row] = seen
-                action = network(seen)
-                action = np.tanh(action + a["noise"][t, row]).clip(-ACTION_BOUND, ACTION_BOUND) if noisy else np.tanh(action)
-                a["action"][t, row] = action
-                a["reward"][t, row], outcome = env.decide(action.tolist())
-                a["reached"][t, row] = seen = np.array(env.observe(), np.float32)
-                if outcome is not None:
-                    env.start(self._rngs[row])
-                    seen = np.array(env.observe(), np.float32)
-                a["outcome"][t, row] = RUNNING if outcome is None else OUTCOMES.index(outcome)
-            b.observation[row] = seen
+        """The environments of this process, all of them at each step."""
+        network, noisy, a, rows = stretch.network(), stretch.about["noisy"], stretch.arrays, self._slice
+        seen = self._batch.observation[rows]
+        for t in range(len(a["reward"])):
+            a["observation"][t, rows] = seen
+            action = network.one_by_one(seen)
+            action = np.tanh(action + a["noise"][t, rows]).clip(-ACTION_BOUND, ACTION_BOUND) if noisy else np.tanh(action)
+            a["action"][t, rows] = action
+            a["reward"][t, rows], a["outcome"][t, rows], a["reached"][t, rows], seen = self._decide(action)
+        self._batch.observation[rows] = seen
 
     def outcome(self, which: int) -> str | None:
         return self._batch.outcome_of(which)

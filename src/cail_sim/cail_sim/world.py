@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
 from cail_core.config import setting
 from cail_core.errors import BadInput
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene, Vec
-from cail_sim.arm import ArmModel, SimArm
+from cail_sim.arm import ArmModel, SimArm, drive_all
 from cail_sim.bullet import data_file, egl_plugin, egl_works, load_pybullet, quiet
 
 Quaternion = tuple[float, float, float, float]
@@ -145,9 +146,7 @@ class World:
 
     def advance(self, velocity: Vec, closing: bool) -> None:
         """One decision: the tool is to move with `velocity` (m/s)."""
-        self.arm.drive(velocity, closing, self.decision_s)
-        self._p.stepSimulation(self.client)
-        self.arm.read()
+        advance_all([self], [velocity], [closing])
 
     def replay(self, speeds: list[float]) -> None:
         """One decision with motor speeds that were recorded (`SimArm.commanded`), and nothing else."""
@@ -212,6 +211,15 @@ class World:
     def _place(self, body: int, at: Vec) -> None:
         self._p.resetBasePositionAndOrientation(body, at, (0.0, 0.0, 0.0, 1.0), physicsClientId=self.client)
         self._p.resetBaseVelocity(body, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), physicsClientId=self.client)
+
+
+def advance_all(worlds: Sequence[World], velocities: Sequence[Vec], closing: Sequence[bool]) -> None:
+    """`World.advance` for worlds of the same settings."""
+    drive_all([world.arm for world in worlds], velocities, closing, worlds[0].decision_s)
+    for world in worlds:
+        world.engine.stepSimulation(world.client)
+    for world in worlds:
+        world.arm.read()
 
 
 def _up(q: tuple[float, float, float, float]) -> Vec:
