@@ -46,7 +46,8 @@ def without_seconds(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("paper")
-    assert main(["bench", "paper", "--budget", "smoke", "--workers", "1", "--out", str(out)]) == 0
+    for name in ("paper", "panda"):
+        assert main(["bench", name, "--budget", "smoke", "--workers", "1", "--out", str(out)]) == 0
     return out
 
 
@@ -92,7 +93,7 @@ def test_the_commands_tables_are_the_studies() -> None:
 
 def test_full_is_the_papers_ten_seeds_four_environments_and_nine_methods() -> None:
     made = STUDIES["table1"].make(BUDGETS["full"], 0)
-    assert {c.task for c in made} == {"pointmass", "reacher", "ant", "panda-carry", "ur5e"}
+    assert {c.task for c in made} == {"pointmass", "reacher", "ant", "panda", "ur5e"}
     assert {c.seed for c in made} == set(range(10))
     assert {c.method for c in made} >= {"cail", "2iwil", "ic-gail", "airl", "gail", "t-rex", "d-rex", "ssrr", "oracle"}
     assert {c.at for c in STUDIES["label-ratio"].make(BUDGETS["full"], 0)} == {"1%", "2%", "5%", "10%", "20%", "50%", "100%"}
@@ -109,6 +110,15 @@ def test_every_cell_of_every_budget_has_settings_and_a_whole_mix() -> None:
 
 def test_the_suboptimal_study_has_no_optimal_demonstrator() -> None:
     assert all(REACHER.people[0] not in c.mix for c in STUDIES["suboptimal"].make(BUDGETS["short"], 0))
+
+
+def test_short_takes_every_second_value_and_on_long_tasks_what_needs_no_environment_or_little() -> None:
+    made = {name: study.make(BUDGETS["short"], 0) for name, study in STUDIES.items()}
+    assert {c.at for c in made["label-ratio"]} == {"1%", "5%", "20%", "100%"}
+    assert {c.at for c in made["optimality"]} == {"early-9", "early-72", "early-80"}
+    assert {c.method for c in made["table1"] if c.task == "ant"} == {"bc", "cail-bc", "rinse", "dwbc", "oracle"}
+    assert {c.method for c in made["confidence"] if c.task == "ant"} == {"cail-bc"}
+    assert not any(c.task == "ant" for c in made["alpha-mu"])
 
 
 def test_only_keeps_what_is_named() -> None:

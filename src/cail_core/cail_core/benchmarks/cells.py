@@ -11,6 +11,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -99,6 +100,10 @@ def mix_of(task: Task, shares: Mapping[str, float]) -> Mix:
 def prepare_demonstrations(cell: Cell, out: Path) -> Path:
     """Collect what the cell learns from, unless it is there; several cells share it."""
     folder = out / "demos" / cell.demos_key
+    if folder.exists():
+        with suppress(CailError):  # hardly begun, by another process perhaps
+            if len(DemoDataset(folder).rows) == cell.episodes:
+                return folder
     task = get_task(cell.task)
     durable.make_folder(folder.parent)
     collect(task, mix_of(task, cell.mix), cell.episodes, cell.seed, folder)

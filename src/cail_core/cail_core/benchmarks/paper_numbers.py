@@ -12,17 +12,17 @@ RETURNS: dict[str, dict[str, Number]] = {
             "airl": (3016.134, 1028.894), "gail": (998.231, 387.825),
             "t-rex": (-1867.930, 318.339), "d-rex": (-2467.779, 135.175), "ssrr": (-105.346, 210.837),
             "oracle": (4787.233, None)},
-    "panda-carry": {"cail": (-62.946, 50.644), "2iwil": (-120.622, 122.787), "ic-gail": (-349.511, 342.597),
+    "panda": {"cail": (-62.946, 50.644), "2iwil": (-120.622, 122.787), "ic-gail": (-349.511, 342.597),
                     "airl": (-236.953, 230.495), "gail": (-527.604, 452.379), "t-rex": (-1933.944, 380.834),
                     "d-rex": (-1817.239, 481.672), "ssrr": (-2077.616, 58.764), "oracle": (-35.362, None)},
     "ur5e": {"cail": (-34.330, 1.242), "2iwil": (-52.445, 7.182), "ic-gail": (-550.235, 657.838), "airl": (-597.819, 752.149),
              "gail": (-532.854, 664.415), "t-rex": (-2003.672, 32.771), "d-rex": (-1538.100, 703.266),
              "ssrr": (-2154.214, 168.086), "oracle": (-31.056, None)},
 }
-"""The converged expected return. The paper's `ur5e` was a real arm; its Panda task starts with the bottle in reach."""
+"""The converged expected return. The paper's `ur5e` was a real arm."""
 
 SUCCESS: dict[str, dict[str, Number]] = {
-    "panda-carry": {name: (share, None) for name, share in {
+    "panda": {name: (share, None) for name, share in {
         "cail": 1.0, "2iwil": 1.0, "ic-gail": 0.81, "airl": 0.87, "gail": 0.31, "t-rex": 0.0, "d-rex": 0.0, "ssrr": 0.0}.items()},
     "ur5e": {name: (share, None) for name, share in {
         "cail": 1.0, "2iwil": 0.83, "ic-gail": 0.07, "airl": 0.33, "gail": 0.2, "t-rex": 0.0, "d-rex": 0.0, "ssrr": 0.0}.items()},

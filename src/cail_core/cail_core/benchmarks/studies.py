@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from cail_core.benchmarks import paper_numbers
 from cail_core.benchmarks.cells import ORACLE, Cell
@@ -12,10 +12,11 @@ from cail_core.benchmarks.paper_numbers import Number
 
 COMPARED = ("cail", "2iwil", "ic-gail", "airl", "gail", "t-rex", "d-rex", "ssrr")
 """The methods of the paper's tables."""
-MORE = ("cail-bc", "cail-paper", "bc", "rinse", "dwbc")
+MORE = ("cail-hybrid", "cail-bc", "cail-paper", "bc", "rinse", "dwbc")
 LABELLED = ("cail", "2iwil", "ic-gail", "t-rex")
 """Those that use the ranking."""
 OFFLINE = ("bc", "cail-bc", "rinse", "dwbc")
+"""Those that learn from what was recorded alone."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,15 @@ class Environment:
     cloning_steps: int = 1000
     practice_steps: int = 100_000
     shares: tuple[float, ...] = ()
+    choose: str = "spread"
+    """Which demonstrations are ranked (`Cell.choose`)."""
+    also: tuple[str, ...] = ()
+    """Demonstrators of other studies than the paper's mix."""
+    methods: tuple[str, ...] = ()
+    """The only methods that are run in it; where empty, all."""
+
+    def runs(self, methods: Sequence[str]) -> list[str]:
+        return [method for method in methods if not self.methods or method in self.methods]
 
     def paper_mix(self) -> dict[str, float]:
         return dict(zip(self.people, self.shares or (1 / len(self.people),) * len(self.people), strict=True))
@@ -40,12 +50,12 @@ class Environment:
 PANDA_PEOPLE = ("near-optimal", "small-detour", "large-detour", "hesitant", "wrong-side", "lost", "dropping", "colliding")
 PANDA_SHARES = (0.2, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05, 0.1)
 POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeless"), 100_000)
-REACHER = Environment("reacher", ("optimal", "early-42", "early-72", "early-78", "early-80"), 200_000)
-ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 3_000_000)
-PANDA = Environment("panda-carry", PANDA_PEOPLE, 400_000, 3000, shares=PANDA_SHARES)
-PANDA_WHOLE = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 57_600, PANDA_SHARES)
-PANDA_HARD = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 57_600, (0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
-UR5E = Environment("ur5e", PANDA_PEOPLE, 400_000, 3000, shares=PANDA_SHARES)
+REACHER = Environment("reacher", ("optimal", "early-42", "early-72", "early-78", "early-80"), 200_000, also=("early-9",))
+ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 3_000_000, 2000)
+PANDA = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 72_000, PANDA_SHARES, "unalike")
+PANDA_HARD = replace(PANDA, shares=(0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
+UR5E = Environment("ur5e", PANDA_PEOPLE, 200_000, 8000, 72_000, PANDA_SHARES, "unalike")
+RECORDED = (*OFFLINE, ORACLE)
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,8 @@ class Budget:
     evaluation_episodes: int = 100
     few: bool = False
     """Only as many methods and settings as show that the study works."""
+    every: int = 1
+    """Of the values that a study varies, every so-manieth."""
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -70,19 +82,21 @@ TINY: dict[str, Any] = {
 }
 """Settings with which a cell takes a moment and learns nothing."""
 SMOKE = Budget(2, (POINTMASS,), 0.01, episodes=20, evaluation_episodes=10, few=True, changes=TINY)
-SHORT = Budget(3, (POINTMASS, REACHER))
+SHORT = Budget(3, (POINTMASS, REACHER, replace(ANT, methods=RECORDED), replace(PANDA, methods=("cail-hybrid", *RECORDED))),
+               every=2)
 FULL = Budget(10, (POINTMASS, REACHER, ANT, PANDA, UR5E))
 BUDGETS = {"smoke": SMOKE, "short": SHORT, "full": FULL}
 
 
 def cell(budget: Budget, env: Environment, method: str, seed: int, *, mix: dict[str, float] | None = None, at: str = "",
-         ranked: float = 0.05, choose: str = "spread", changes: Mapping[str, Any] | None = None) -> Cell:
+         ranked: float = 0.05, changes: Mapping[str, Any] | None = None) -> Cell:
     steps = env.cloning_steps if method in OFFLINE else env.practice_steps if method == "cail-hybrid" else env.steps
     return Cell(env.task, mix or env.paper_mix(), method, seed, max(1, round(budget.steps * steps)), at, budget.episodes, ranked,
-                choose, budget.evaluation_episodes, {} if method == ORACLE else {**budget.changes, **(changes or {})})
+                env.choose, budget.evaluation_episodes, {} if method == ORACLE else {**budget.changes, **(changes or {})})
 
 
 Cells = list[Cell]
+T = TypeVar("T")
 Make = Callable[[Budget, int], Cells]
 
 
@@ -92,31 +106,37 @@ def _seeds(budget: Budget, first: int) -> range:
 
 def _where(budget: Budget, *wanted: Environment) -> Sequence[Environment]:
     """The budget's environments out of those wanted; a smoke run takes the point mass in their place."""
-    return [env for env in budget.environments if env in wanted] or budget.environments[:1]
+    tasks = {env.task for env in wanted}
+    return [env for env in budget.environments if env.task in tasks] or budget.environments[:1]
+
+
+def _varied(budget: Budget, values: Sequence[T], few: Sequence[T]) -> Sequence[T]:
+    """The values of a setting that a study varies."""
+    return few if budget.few else values[:: budget.every]
 
 
 def table1(budget: Budget, first: int) -> Cells:
     return [cell(budget, env, method, seed, at=env.task) for env in budget.environments
-            for seed in _seeds(budget, first) for method in (*COMPARED, *MORE, ORACLE)]
+            for seed in _seeds(budget, first) for method in env.runs((*COMPARED, *MORE, ORACLE))]
 
 
 def success(budget: Budget, first: int) -> Cells:
     methods = COMPARED[:3] if budget.few else COMPARED + MORE
     return [cell(budget, env, method, seed, at=env.task) for env in _where(budget, POINTMASS, PANDA, UR5E)
-            for seed in _seeds(budget, first) for method in methods]
+            for seed in _seeds(budget, first) for method in env.runs(methods)]
 
 
 def panda(budget: Budget, first: int) -> Cells:
     """The whole task, pick-up included, on two mixes of demonstrators; five seeds whatever the budget but for smoke."""
     if budget.few:
         return success(budget, first)
-    return [cell(budget, env, method, seed, at=mix, choose="unalike")
-            for mix, env in (("paper", PANDA_WHOLE), ("hard", PANDA_HARD)) for seed in range(first, first + 5)
+    return [cell(budget, env, method, seed, at=mix)
+            for mix, env in (("paper", PANDA), ("hard", PANDA_HARD)) for seed in range(first, first + 5)
             for method in ("cail-hybrid", "cail-bc", "bc", "cail", "airl", "gail")]
 
 
 def label_ratio(budget: Budget, first: int) -> Cells:
-    ratios = (0.1, 1.0) if budget.few else (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    ratios = _varied(budget, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), (0.1, 1.0))
     methods = LABELLED[:2] if budget.few else LABELLED
     return [cell(budget, env, method, seed, at=f"{100 * ratio:g}%", ranked=ratio) for env in _where(budget, REACHER)
             for ratio in ratios for seed in _seeds(budget, first) for method in methods]
@@ -127,7 +147,7 @@ def optimality(budget: Budget, first: int) -> Cells:
     methods = COMPARED[:1] if budget.few else COMPARED
     made = []
     for env in _where(budget, REACHER):
-        others = env.people[-1:] if budget.few else env.people[1:]
+        others = _varied(budget, (*env.also, *env.people[1:]), env.people[-1:])
         made += [cell(budget, env, method, seed, at=other, mix={env.people[0]: 0.2, other: 0.8})
                  for other in others for seed in _seeds(budget, first) for method in methods]
     return made
@@ -136,7 +156,7 @@ def optimality(budget: Budget, first: int) -> Cells:
 def ratio(budget: Budget, first: int) -> Cells:
     """The share of optimal demonstrations varies, the others share the rest."""
     methods = COMPARED[:1] if budget.few else COMPARED
-    shares = (0.1, 0.5) if budget.few else (0.05, 0.1, 0.2, 0.4, 0.8)
+    shares = _varied(budget, (0.05, 0.1, 0.2, 0.4, 0.8), (0.1, 0.5))
     made = []
     for env in _where(budget, REACHER):
         for share in shares:
@@ -148,23 +168,24 @@ def ratio(budget: Budget, first: int) -> Cells:
 
 def suboptimal(budget: Budget, first: int) -> Cells:
     """No optimal demonstration at all; the oracle is then the best that demonstrated."""
-    methods = ("cail", "airl", ORACLE) if budget.few else (*COMPARED, ORACLE)
+    methods = ("cail", "airl", ORACLE) if budget.few else (*COMPARED, "cail-bc", "bc", ORACLE)
     return [cell(budget, env, method, seed, at=env.task, mix=env.without_best()) for env in _where(budget, REACHER, ANT)
-            for seed in _seeds(budget, first) for method in methods]
+            for seed in _seeds(budget, first) for method in env.runs(methods)]
 
 
 def confidence(budget: Budget, first: int) -> Cells:
-    return [cell(budget, env, method, seed, at=env.task) for env in budget.environments
-            for seed in _seeds(budget, first) for method in ("cail", "cail-paper", "2iwil")]
+    """`cail-bc` has the confidences of `cail`, where that is too long to run."""
+    return [cell(budget, env, method, seed, at=env.task) for env in budget.environments for seed in _seeds(budget, first)
+            for method in env.runs(("cail", "cail-paper", "2iwil")) or ["cail-bc"]]
 
 
 def alpha_mu(budget: Budget, first: int) -> Cells:
     """The paper's own algorithm: α of the confidence, μ of the pseudo-update."""
-    alphas = (0.1, 10.0) if budget.few else (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
-    mus = (3e-4,) if budget.few else (3e-6, 3e-5, 3e-4, 3e-3, 3e-2)
+    alphas = _varied(budget, (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0), (0.1, 10.0))
+    mus = _varied(budget, (3e-6, 3e-5, 3e-4, 3e-3, 3e-2), (3e-4,))
     settings = [(f"alpha={alpha:g}", {"beta.alpha": alpha}) for alpha in alphas] + [(f"mu={mu:g}", {"mu": mu}) for mu in mus]
     return [cell(budget, env, "cail-paper", seed, at=at, changes=changes) for env in _where(budget, REACHER, ANT)
-            for at, changes in settings for seed in _seeds(budget, first)]
+            for at, changes in settings for seed in _seeds(budget, first) if env.runs(["cail-paper"])]
 
 
 def theory(budget: Budget, first: int) -> Cells:

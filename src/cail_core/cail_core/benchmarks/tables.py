@@ -77,6 +77,9 @@ def run(name: str, budget: str, out: Path, seed: int, engine: Engine, only: str 
         for done, (cell, row) in enumerate(engine.run(run_cell, left, out), start=1):
             rows[cell.key] = row
             advance(done)
+            if not console(stderr=True).is_terminal:  # a log shows no bar until it ends
+                what = f"{row['outcome']} {row.get(study.value, '')}"
+                console(stderr=True).print(f"{name} {done}/{len(left)}: {cell.key}: {what} in {row['seconds']} s", soft_wrap=True)
     results = [(cell, rows[cell.key]) for cell in wanted]
     page = publish.write(name, study, results, budget, skipped, out)
     header, *lines = publish.table(study, results)
