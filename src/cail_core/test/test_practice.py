@@ -10,7 +10,7 @@ import torch
 
 from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.algorithms.practice import Noisy, PracticeLearner, accepted_from, learned_returns, only, wandering
+from cail_core.algorithms.practice import Noisy, PracticeLearner, accepted_from, learned_returns, only
 from cail_core.benchmarks.methods import demonstrate
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
@@ -39,19 +39,9 @@ def test_only_keeps_whole_episodes() -> None:
     assert kept.starts.tolist() == [0, 2, 5]
 
 
-def test_noise_that_lasts_has_the_same_size_and_averages_out_later() -> None:
-    fresh, lasting = (wandering(400, 50, 3, 0.2, keep, torch.Generator().manual_seed(0)) for keep in (0.0, 0.9))
-    assert torch.equal(fresh, 0.2 * torch.randn((400, 50, 3), generator=torch.Generator().manual_seed(0)))
-    torch.testing.assert_close(lasting[1], 0.9 * fresh[0] + 0.19**0.5 * fresh[1])
-    for noise in (fresh, lasting):
-        assert abs(float(noise.std()) - 0.2) < 0.01
-    assert abs(float((lasting[1:] * lasting[:-1]).mean()) / 0.04 - 0.9) < 0.05
-    assert float(lasting.mean(0).std()) > 3 * float(fresh.mean(0).std())
-
-
 def test_the_noise_of_practice_is_what_was_drawn() -> None:
     actor = TanhGaussianActor(4, 2, torch.Generator().manual_seed(0))
-    drawn = wandering(3, 5, 2, 0.1, 0.5, torch.Generator().manual_seed(1))
+    drawn = 0.1 * torch.randn((3, 5, 2), generator=torch.Generator().manual_seed(1))
     noisy, seen = Noisy(actor, drawn), torch.ones(5, 4)
     for t in range(3):
         action, log_prob = noisy.act(seen)

@@ -78,13 +78,10 @@ class PracticeConfig:
     num_envs: int = setting(16, "environments to play in", low=1)
     steps_per_env: int = setting(450, "steps in each of them, in a round", low=1)
     noise: float = setting(0.1, "σ of the actions while playing, before squashing", low=1e-3)
-    noise_keeps: float = setting(0.0, "share of it that lasts from one step to the next; 0: anew at each", low=0.0, high=0.999)
     standard: float = setting(0.3, "an own episode is cloned if its learned return beats those of the worst trusted "
                                    "demonstrations, up to this share of their weight", low=0.0, high=1.0)
     cloning_steps: int = setting(500, "gradient steps after each round", low=1)
     rounds_kept: int = setting(8, "accepted episodes of so many rounds are cloned", low=1)
-    foresight: float = setting(0.0, "λ: how much cloning also looks one step ahead to where own episodes went well or badly "
-                                    "(algorithms/foresight.py; needs cloning.corrective); 0: not at all", low=0.0)
     own_share: float = setting(0.5, "of each batch, from then on", low=0.0, high=1.0)
 
 

@@ -18,10 +18,8 @@ import torch
 from torch import Tensor
 
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.cail import Cail, draw
 from cail_core.algorithms.corrective import displaced
-from cail_core.algorithms.foresight import Foresight
 from cail_core.algorithms.learners import CloningLearner, Metrics, averaged, mean_of
 from cail_core.algorithms.method import MethodConfig
 from cail_core.algorithms.outer import RankedTrajectories
@@ -32,10 +30,6 @@ from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.rollout import Rollout, collect
 from cail_core.tasks.base import Array, BatchEnv, Task
 
-FLOOR = 0.1
-"""Foresight looks at how far an episode falls below the learned return that all but this share of `standard` comes up to."""
-FORESIGHT_SEED = 0
-"""It is learned anew in every round and by a resumed run, and must come out the same."""
 UNKNOWN = {"return": math.nan, "success": math.nan}
 
 
@@ -57,18 +51,6 @@ class Noisy:
         return self.drawn
 
 
-def wandering(steps: int, num_envs: int, actions: int, sigma: float, keep: float, generator: torch.Generator) -> Tensor:
-    """n_t = k n_{t−1} + √(1 − k²) σ ε_t: noise of deviation σ that keeps the share k from one step to the next.
-
-    What is drawn anew at each step trembles around the path and averages out; what lasts leads away from it, and only then do
-    some episodes pass an obstacle wider than others.
-    """
-    fresh = sigma * torch.randn((steps, num_envs, actions), generator=generator)
-    for t in range(1, steps):
-        fresh[t] = keep * fresh[t - 1] + math.sqrt(1.0 - keep * keep) * fresh[t]
-    return fresh
-
-
 class PracticeLearner(CloningLearner):
     """First `clone` steps of cloning, then rounds: play, judge, clone. Its steps are those in the environment."""
 
@@ -76,23 +58,15 @@ class PracticeLearner(CloningLearner):
         if config.confidence != "before":
             raise BadInput(f"practice is judged by what was learned with the confidence: expected confidence: before, given "
                            f"{config.confidence}")
-        if config.practice.foresight and not config.cloning.corrective:
-            raise BadInput("practice.foresight knows from the corrective labels what an action does: expected cloning.corrective "
-                           "above 0, given 0")
         super().__init__(demos, config, generator, task.spec.max_steps)
         c = config.practice
         if self.actor.log_std is not None:
             self.actor.log_std.data.fill_(math.log(c.noise))
         self._seed, self._horizon = seed, task.spec.max_steps
         shown = learned_returns(self._judge, demos, config, self._horizon)
-        self._standard, self._floor = (accepted_from(shown, torch.as_tensor(demos.starts), self._weight, share)
-                                       for share in (c.standard, FLOOR * c.standard))
-        self._spread = float(shown.std())
+        self._standard = accepted_from(shown, torch.as_tensor(demos.starts), self._weight, c.standard)
         self._own: list[tuple[Batch, Tensor]] = []
         """The accepted pairs of the last rounds, and B there."""
-        self._lived: list[tuple[Batch, Tensor, Tensor]] = []
-        """All pairs of the last rounds, B there, and the learned return of their episodes; kept for foresight alone."""
-        self._foresight: Foresight | None = None
         self._env: BatchEnv = task.make_env(c.num_envs)
         self._observation: Array
         self._open: list[list[tuple[Array, ...]]]
@@ -107,7 +81,7 @@ class PracticeLearner(CloningLearner):
         c = self.config.practice
         if self.done == 0:
             self._clone(self.config.clone)
-        noise = wandering(c.steps_per_env, self._env.num_envs, self.actor.action_dim, c.noise, c.noise_keeps, self.generator)
+        noise = c.noise * torch.randn((c.steps_per_env, self._env.num_envs, self.actor.action_dim), generator=self.generator)
         rollout = collect(self._env, self._observation, Noisy(self.actor, noise), c.steps_per_env)
         self._observation = rollout.current
         self.done += rollout.steps
@@ -121,13 +95,6 @@ class PracticeLearner(CloningLearner):
                 pairs = demo_batch(only(episodes, np.flatnonzero(good)))
                 moves = torch.empty(0) if self._corrections is None else self._corrections.at(pairs)
                 self._own = [*self._own, (pairs, moves)][-c.rounds_kept :]
-            if c.foresight:
-                assert self._corrections is not None
-                pairs = demo_batch(episodes)
-                grief = (returns - self._floor).clamp_max(0.0) / self._spread
-                value = grief[torch.as_tensor(episodes.episode_of_pair)]
-                self._lived = [*self._lived, (pairs, self._corrections.at(pairs), value)][-c.rounds_kept :]
-                self._look_ahead()
         return self._clone(c.cloning_steps) | self._confidence_metrics() | self._watched | {"accepted_episodes": share}
 
     def _clone(self, times: int) -> Metrics:
@@ -147,24 +114,10 @@ class PracticeLearner(CloningLearner):
                     pairs = displaced(pairs, moves[drawn], c.corrective, c.back_over, self.generator)
                 demo = Batch(*(torch.cat([a[size:], b]) for a, b in zip(demo, pairs, strict=True)))
                 weight = torch.cat([weight[size:], weight[size:].mean().expand(size)])
-            metrics.append({"inner_loss": self._step(weight, demo), "accepted": 1.0})
+            metrics.append({"inner_loss": self.cail.weighted_step(weight, demo, demo), "accepted": 1.0})
             self._average = averaged(self._average, self.cail.theta, c.average)
         self.cail.inner.load(self._average)
         return mean_of(metrics)
-
-    def _step(self, weight: Tensor, demo: Batch) -> float:
-        ahead, inner = self._foresight, self.cail.inner
-        if ahead is None:
-            return self.cail.weighted_step(weight, demo, demo)
-        assert isinstance(inner, BehaviourCloning)
-        size, share = self.config.cloning.batch, self.config.practice.foresight
-        return self.cail.descend(lambda theta: inner.loss(theta, weight, demo, demo)
-                                 - share * ahead.ahead(inner, theta, size, self.generator))
-
-    def _look_ahead(self) -> None:
-        pairs, moves, value = zip(*self._lived, strict=True)
-        self._foresight = Foresight(Batch(*map(torch.cat, zip(*pairs, strict=True))), torch.cat(moves), torch.cat(value),
-                                    torch.Generator().manual_seed(FORESIGHT_SEED))
 
     def _ended(self, rollout: Rollout) -> Demonstrations | None:
         """The episodes that ended in this stretch, whole ones only."""
@@ -188,20 +141,14 @@ class PracticeLearner(CloningLearner):
                               np.array(terminated, bool), starts, np.zeros(len(done), np.int64))
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"judge": self._judge.theta, "standard": self._standard, "floor": self._floor,
-                                  "spread": self._spread,
-                                  "own": [[*pairs, moves] for pairs, moves in self._own],
-                                  "lived": [[*pairs, moves, value] for pairs, moves, value in self._lived]}
+        return super().state() | {"judge": self._judge.theta, "standard": self._standard,
+                                  "own": [[*pairs, moves] for pairs, moves in self._own]}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._judge.theta, self._standard = dict(state["judge"]), state["standard"]
-        self._floor, self._spread = state["floor"], state["spread"]
         self._moves()
         self._own = [(Batch(*columns[:-1]), columns[-1]) for columns in state["own"]]
-        self._lived = [(Batch(*columns[:-2]), *columns[-2:]) for columns in state["lived"]]
-        if self._lived:
-            self._look_ahead()
 
     def close(self) -> None:
         self._env.close()
