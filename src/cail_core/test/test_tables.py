@@ -230,6 +230,20 @@ def test_a_table_stands_beside_the_papers_numbers() -> None:
     assert "Skipped: ur5e: not installed" in text
 
 
+def test_a_column_without_cail_is_compared_with_the_next_of_ours() -> None:
+    results = [(replace(tiny(method, seed), at=at), {"outcome": "done", "return": value})
+               for at, methods in {"reacher": {"cail": (-5.0, -6.0), "cail-bc": (-8.0, -9.0)},
+                                   "ant": {"cail-bc": (-5.0, -6.0), "bc": (-8.0, -9.0)}}.items()
+               for method, values in methods.items() for seed, value in enumerate(values)]
+    rows = publish.table(Study("text", lambda *_: []), results)
+    p = pytest.approx(0.0257, abs=2e-3)
+    assert rows[0] == ["method", "reacher", "p", "ant", "p"]
+    assert rows[1][2] == rows[1][4] == ""
+    assert float(rows[2][2]) == p
+    assert rows[2][4] == ""
+    assert float(rows[3][4]) == p
+
+
 def test_success_is_shown_in_percent() -> None:
     study = replace(STUDIES["success"], published={"here": {"bc": (0.87, None)}})
     results = [(tiny(seed=seed), {"outcome": "done", "success": share}) for seed, share in enumerate((0.5, 1.0))]

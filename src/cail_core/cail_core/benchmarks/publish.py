@@ -81,10 +81,10 @@ def published(number: Number | None, percent: bool) -> str:
 
 
 def table(study: Study, results: Results) -> list[list[str]]:
-    """Header and rows: methods down; for each column the measured value, the paper's, and p against `cail`."""
+    """Header and rows: methods down; for each column the measured value, the paper's, and p against ours."""
     columns, percent = summarise(results, study.value), study.value == "success"
     methods = list(dict.fromkeys(cell.method for cell, _ in results))
-    compared = "cail" in methods and study.value in ("return", "success")
+    compared = study.value in ("return", "success") and any(method in methods for method in study.ours)
     header = ["method"]
     for at in columns:
         header += [at, *([f"{at}, paper"] if at in study.published else []), *(["p"] if compared else [])]
@@ -97,8 +97,9 @@ def table(study: Study, results: Results) -> list[list[str]]:
             if at in study.published:
                 row.append(published(study.published[at].get(method), percent))
             if compared:
-                ours = found.get("cail")
-                p = None if method in ("cail", ORACLE) or summary is None or ours is None else welch(ours.values, summary.values)
+                ours = next((name for name in study.ours if name in found), None)
+                p = None if method in (ours, ORACLE) or summary is None or ours is None else welch(
+                    found[ours].values, summary.values)
                 row.append("" if p is None else f"{p:.2g}")
         rows.append(row)
     return rows
@@ -110,9 +111,15 @@ def markdown(name: str, study: Study, results: Results, budget: str, skipped: Se
     seeds = sorted({cell.seed for cell, _ in results})
     lines = [f"# {name}: {study.text}", "",
              f"Budget `{budget}`, seeds {seeds[0]} to {seeds[-1]}; mean ± standard deviation over seeds.",
-             "p: Welch's t-test, null hypothesis that `cail` is not better. `oracle` is the best demonstrator.", "",
+             f"p: Welch's t-test, null hypothesis that {_first_run(study.ours)} is not better.",
+             "`oracle` is the best demonstrator.", "",
              *(f"| {row} |" for row in rows), ""]
     return "\n".join([*lines, *(f"Skipped: {text}" for text in skipped), ""])
+
+
+def _first_run(names: Sequence[str]) -> str:
+    first, *others = (f"`{name}`" for name in names)
+    return f"{first} (where it was not run, {' or '.join(others)})" if others else first
 
 
 def write(name: str, study: Study, results: Results, budget: str, skipped: Sequence[str], out: Path) -> Path:

@@ -204,12 +204,14 @@ class Study:
     figures: tuple[str, ...] = ("bars",)
     published: Mapping[str, Mapping[str, Number]] = field(default_factory=dict)
     """The paper's numbers by column (`at`) and method."""
+    ours: tuple[str, ...] = ("cail", "cail-hybrid", "cail-bc")
+    """In each column the first of these that was run is held against all others."""
 
 
 STUDIES = {
     "table1": Study("converged return of all methods", table1, figures=("curves", "bars"), published=paper_numbers.RETURNS),
     "success": Study("share of the trials that succeed", success, "success", published=paper_numbers.SUCCESS),
-    "panda": Study("success on the whole of pick-place-avoid, by mix", panda, "success"),
+    "panda": Study("success on the whole of pick-place-avoid, by mix", panda, "success", ours=("cail-hybrid",)),
     "label-ratio": Study("return by the share of ranked demonstrations", label_ratio, figures=("lines",),
                          published=paper_numbers.LABEL_RATIO),
     "optimality": Study("return by the quality of the suboptimal demonstrations", optimality, figures=("lines",)),
