@@ -52,6 +52,11 @@ class RunFolder:
     missing: list[str] = field(default_factory=list)
 
     @property
+    def trained(self) -> int:
+        """The steps so far; it may have ended before the last one."""
+        return int(self.curves["steps"][-1]) if self.curves else 0
+
+    @property
     def learned_confidence(self) -> bool:
         """Whether its confidences differ at all; methods without confidence give every pair 1."""
         return self.confidence is not None and float(np.ptp(self.confidence)) > 1e-3

@@ -115,7 +115,7 @@ def _details(found: Findings) -> str:
         card = run.policy.card if run.policy is not None else None
         versions = ", ".join(f"{name} {version}" for name, version in card.versions.items()) if card is not None else "unknown"
         parts.append(f"<details><summary>{escape(run.name)}: configuration and versions</summary>"
-                     f"<p>Run folder {escape(str(run.folder))}, seed {run.seed}, {run.steps} steps. Trained with "
+                     f"<p>Run folder {escape(str(run.folder))}, seed {run.seed}, {run.trained} of {run.steps} steps, with "
                      f"{escape(versions)}.</p><pre>{escape(settings)}</pre></details>")
     now = machine.describe()
     here = ", ".join(f"{name} {version}" for name, version in now["versions"].items())
