@@ -23,7 +23,7 @@ from cail_core.machine import describe
 
 Results = Sequence[tuple[Cell, Row]]
 COLUMNS = ("at", "task", "method", "seed", "outcome", "steps", "return", "return_std", "success", "spearman",
-           "spearman_episodes", "confidence", "outer_first", "outer_last", "outer_rise", "seconds")
+           "spearman_episodes", "confidence", "outer_first", "outer_last", "outer_rise", "evaluations", "seconds")
 BINS = 40  # points of a curve
 
 
@@ -130,7 +130,8 @@ def write(name: str, study: Study, results: Results, budget: str, skipped: Seque
     writer.writeheader()
     for cell, row in results:
         trust = " ".join(f"{who}:{value}" for who, value in row.get("confidence", {}).items())
-        writer.writerow({**row, "at": cell.at, "confidence": trust})
+        along = " ".join(f"{steps:.0f}:{value:g}" for steps, value in curve(out / "cells" / cell.key / RUN, "evaluation_success"))
+        writer.writerow({**row, "at": cell.at, "confidence": trust, "evaluations": along})
     durable.write_bytes(out / f"{name}.csv", text.getvalue().encode())
     durable.write_json(out / f"{name}.json", {
         **describe(), "study": name, "budget": budget, "skipped": list(skipped),

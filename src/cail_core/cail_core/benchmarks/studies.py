@@ -52,9 +52,9 @@ PANDA_SHARES = (0.2, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05, 0.1)
 POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeless"), 100_000)
 REACHER = Environment("reacher", ("optimal", "early-42", "early-72", "early-78", "early-80"), 200_000, also=("early-9",))
 ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 3_000_000, 2000)
-PANDA = Environment("panda", PANDA_PEOPLE, 200_000, 8000, 72_000, PANDA_SHARES, "unalike")
+PANDA = Environment("panda", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
 PANDA_HARD = replace(PANDA, shares=(0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
-UR5E = Environment("ur5e", PANDA_PEOPLE, 200_000, 8000, 72_000, PANDA_SHARES, "unalike")
+UR5E = Environment("ur5e", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
 RECORDED = (*OFFLINE, ORACLE)
 
 
