@@ -76,6 +76,19 @@ def test_what_is_cloned_comes_up_to_the_trusted_demonstrations(demos: Demonstrat
     learner.close()
 
 
+def test_the_best_of_a_round_are_cloned_even_below_the_standard(demos: Demonstrations) -> None:
+    made = config()
+    shares = []
+    for at_least in (0.0, 0.3):
+        learner = make_learner(PointMass(), demos, replace(made, practice=replace(made.practice, at_least=at_least)), 0)
+        assert isinstance(learner, PracticeLearner)
+        learner._standard = 1e9
+        learner.begin_segment(0)
+        shares.append(learner.iterate()["accepted_episodes"])
+        learner.close()
+    assert shares == [0.0, 6 / 20], "20 episodes end in a round"
+
+
 def test_practice_improves_a_clone(demos: Demonstrations) -> None:
     learner = make_learner(PointMass(), demos, config(), 0)
     assert isinstance(learner, PracticeLearner)

@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,27 @@ def test_the_best_checkpoint_is_handed_out_by_episodes_of_its_own(demos: Demonst
     assert policy.card.provenance["steps"] == int(best["steps"]) != 600
     again = evaluate(PointMass(), policy, 10, SELECTION_STREAM)
     assert again.mean == pytest.approx(float(best["evaluation_return"]), abs=1e-3)
+
+
+def test_training_ends_after_enough_checkpoints_without_a_failure(
+        demos: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares = iter([0.9, 1.0, 0.8, 1.0, 1.0])
+    monkeypatch.setattr("cail_core.training.run.evaluate", lambda *_: SimpleNamespace(mean=-1.0, success_rate=next(shares)))
+    told: list[tuple[int, int]] = []
+
+    def go_on(stop: bool = False) -> Path:
+        return train(PointMass(), demos, "bc", small("bc", keep="best", enough=2), seed=0, out=tmp_path / "run", steps=900,
+                     watch=lambda done, steps, _: told.append((done, steps)), stop=lambda: stop)
+
+    for _ in range(4):
+        go_on(stop=True)
+    go_on()
+    assert told[-1] == (500, 500)
+    rows = [row for row in csv.DictReader((tmp_path / "run/metrics.csv").open()) if row["evaluation_success"]]
+    assert [row["steps"] for row in rows] == ["100", "200", "300", "400", "500"]
+    told.clear()
+    go_on()
+    assert told == [(500, 500)], "what is over stays over"
 
 
 def test_a_cloned_policy_waits_for_its_critic(demos: Demonstrations, tmp_path: Path) -> None:

@@ -89,7 +89,8 @@ class PracticeLearner(CloningLearner):
         share = 0.0
         if episodes is not None:
             returns = learned_returns(self._judge, episodes, self.config, self._horizon)
-            good = (returns >= self._standard).numpy()
+            best = float(torch.quantile(returns, 1.0 - c.at_least)) if c.at_least else math.inf
+            good = (returns >= min(self._standard, best)).numpy()
             share = float(good.mean())
             if good.any():
                 pairs = demo_batch(only(episodes, np.flatnonzero(good)))

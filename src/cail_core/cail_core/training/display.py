@@ -34,3 +34,7 @@ class Display:
                           if name in metrics and not math.isnan(metrics[name]))
         speed = self._progress.tasks[0].speed
         self._progress.update(self._job, completed=done, facts=facts, rate=f"{speed:.0f} steps/s" if speed else "")
+
+    def ends_here(self) -> None:
+        """What is done is all: training may end before its last step."""
+        self._progress.update(self._job, total=self._progress.tasks[0].completed)

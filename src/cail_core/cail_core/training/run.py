@@ -141,18 +141,23 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
 def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, watch: Watch | None,
           stop: Callable[[], bool] | None) -> None:
     config, out = run.config, run.out
-    iteration = segment = size = 0
+    iteration = segment = size = flawless = 0
     best: list[float] = []
     if state is not None:
         learner.restore(state["learner"])
         iteration, segment, size, best = state["iteration"], state["segment"], state["metrics_bytes"], state["best"]
+        flawless = state["flawless"]
+
+    def over() -> bool:
+        return learner.done >= run.steps or 0 < config.enough <= flawless
+
     if watch is not None:
-        watch(learner.done, run.steps, {})
-    if learner.done >= run.steps:
+        watch(learner.done, learner.done if over() else run.steps, {})
+    if over():
         return
     with Display(run.steps, learner.done, f"{run.method} on {run.task.spec.name}", show) as display, \
             _Curves(out, size, learner.done) as curves:
-        while learner.done < run.steps:
+        while not over():
             learner.begin_segment(segment)
             for i in range(config.checkpoint_every):
                 metrics = learner.iterate()
@@ -172,9 +177,14 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
             if not best or score >= best:
                 best = score
                 _save_policy(run, learner)
-            _save(run, learner, {"iteration": iteration, "segment": segment, "metrics_bytes": curves.size(), "best": best})
+            flawless = flawless + 1 if score and score[0] == 1.0 else 0
+            _save(run, learner, {"iteration": iteration, "segment": segment, "metrics_bytes": curves.size(), "best": best,
+                                 "flawless": flawless})
             if stop is not None and stop():
                 return
+        display.ends_here()
+    if watch is not None and learner.done < run.steps:
+        watch(learner.done, learner.done, {})
 
 
 def _evaluated(run: Run, learner: Learner) -> Metrics:
