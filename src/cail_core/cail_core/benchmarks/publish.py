@@ -180,6 +180,8 @@ def band(curves: Sequence[Sequence[tuple[float, float]]], end: float) -> tuple[A
 
 
 def _curves(study: Study, results: Results, out: Path, what: str = "return") -> bytes:
+    from matplotlib.ticker import EngFormatter
+
     places = list(dict.fromkeys(cell.at if what == "return" else "outer loss" for cell, _ in results))
     figure, axes = _canvas(len(places))
     for panel, place in zip(axes, places, strict=True):
@@ -194,6 +196,7 @@ def _curves(study: Study, results: Results, out: Path, what: str = "return") -> 
             line, = panel.plot(x, mean, label=label)
             panel.fill_between(x, mean - std, mean + std, alpha=0.2, color=line.get_color())
         panel.set(xlabel="environment steps", ylabel=what.replace("_", " "), title=place)
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         if series:
             panel.legend(fontsize=7)
     return _png(figure)
