@@ -212,6 +212,8 @@ def test_welch_by_hand() -> None:
     assert publish.welch(a, b) == pytest.approx(t.sf(3 / math.sqrt(5 / 3), freedom))
     assert publish.welch(b, a) == pytest.approx(1 - publish.welch(a, b))  # type: ignore[operator]
     assert publish.welch(a, b[:1]) is None
+    always, never = np.ones(3), np.zeros(3)
+    assert (publish.welch(always, never), publish.welch(never, always), publish.welch(always, always)) == (0.0, 1.0, None)
 
 
 def test_a_table_stands_beside_the_papers_numbers() -> None:

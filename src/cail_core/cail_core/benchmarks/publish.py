@@ -7,6 +7,7 @@ import csv
 import html
 import io
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -61,14 +62,21 @@ def _usable(row: Row, value: str) -> bool:
 
 
 def welch(better: NDArray[np.float64], other: NDArray[np.float64]) -> float | None:
-    """p of Welch's t-test, null hypothesis: the first mean is not larger (the paper's footnote). None below two values each."""
-    if len(better) < 2 or len(other) < 2 or (np.ptp(better) == 0 and np.ptp(other) == 0):
+    """p of Welch's t-test, null hypothesis: the first mean is not larger (the paper's footnote). None below two values each.
+
+    Where neither varies it is 0 or 1, and None for equal ones.
+    """
+    if len(better) < 2 or len(other) < 2:
         return None
+    if np.ptp(better) == 0 and np.ptp(other) == 0:
+        return None if better[0] == other[0] else float(better[0] < other[0])
     try:
         from scipy.stats import ttest_ind
     except ImportError:
         raise MissingDependency(f"p-values need SciPy; {how_to_add('bench')}") from None
-    return float(ttest_ind(better, other, equal_var=False, alternative="greater").pvalue)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # one side may not vary at all
+        return float(ttest_ind(better, other, equal_var=False, alternative="greater").pvalue)
 
 
 def published(number: Number | None, percent: bool) -> str:
