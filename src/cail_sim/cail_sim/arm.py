@@ -190,8 +190,8 @@ def drive_all(arms: Sequence[SimArm], velocities: Sequence[Vec], closing: Sequen
               turning: Vec = (0.0, 0.0, 0.0)) -> None:
     """`SimArm.drive` for arms of one model, each in its world; each moves the same, bit for bit, however many others there are.
 
-    A step of the engine leaves nothing of Python in the processor's cache: done for all arms between two steps, this costs half
-    of what it costs arm by arm.
+    A step of the engine leaves little of Python in the processor's cache: done for all arms between two steps, this costs less
+    than arm by arm.
     """
     one = arms[0]
     wish = np.array([arm._wish(velocity, dt, turning) for arm, velocity in zip(arms, velocities, strict=True)])
