@@ -31,8 +31,8 @@ class Environment:
     shares: tuple[float, ...] = ()
     choose: str = "spread"
     """Which demonstrations are ranked (`Cell.choose`)."""
-    also: tuple[str, ...] = ()
-    """Demonstrators of other studies than the paper's mix."""
+    suboptimal: tuple[str, ...] = ()
+    """All who are not the best, best first; where empty, those of the paper's mix."""
     methods: tuple[str, ...] = ()
     """The only methods that are run in it; where empty, all."""
 
@@ -50,11 +50,12 @@ class Environment:
 PANDA_PEOPLE = ("near-optimal", "small-detour", "large-detour", "hesitant", "wrong-side", "lost", "dropping", "colliding")
 PANDA_SHARES = (0.2, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05, 0.1)
 POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeless"), 100_000)
-REACHER = Environment("reacher", ("optimal", "early-42", "early-72", "early-78", "early-80"), 200_000, also=("early-9",))
+REACHER = Environment("reacher", ("optimal", "early-9", "early-10", "early-42", "early-80"), 200_000,
+                      suboptimal=("early-9", "early-10", "early-42", "early-72", "early-78", "early-80"))
 ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 3_000_000, 2000)
-PANDA = Environment("panda", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
+PANDA = Environment("panda", PANDA_PEOPLE, 144_000, 8000, 115_200, PANDA_SHARES, "unalike")
 PANDA_HARD = replace(PANDA, shares=(0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
-UR5E = Environment("ur5e", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
+UR5E = Environment("ur5e", PANDA_PEOPLE, 144_000, 8000, 115_200, PANDA_SHARES, "unalike")
 RECORDED = (*OFFLINE, ORACLE)
 
 
@@ -147,7 +148,7 @@ def optimality(budget: Budget, first: int) -> Cells:
     methods = COMPARED[:1] if budget.few else COMPARED
     made = []
     for env in _where(budget, REACHER):
-        others = _varied(budget, (*env.also, *env.people[1:]), env.people[-1:])
+        others = _varied(budget, env.suboptimal or env.people[1:], env.people[-1:])
         made += [cell(budget, env, method, seed, at=other, mix={env.people[0]: 0.2, other: 0.8})
                  for other in others for seed in _seeds(budget, first) for method in methods]
     return made
