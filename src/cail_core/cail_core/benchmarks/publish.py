@@ -188,25 +188,24 @@ def band(curves: Sequence[Sequence[tuple[float, float]]], end: float) -> tuple[A
 
 
 def _curves(study: Study, results: Results, out: Path, what: str = "return") -> bytes:
+    """A panel for each task in which somebody acted while learning; their returns are those with exploration."""
     from matplotlib.ticker import EngFormatter
 
-    places = list(dict.fromkeys(cell.at if what == "return" else "outer loss" for cell, _ in results))
-    figure, axes = _canvas(len(places))
-    for panel, place in zip(axes, places, strict=True):
-        series: dict[str, list[list[tuple[float, float]]]] = {}
-        for cell, _ in results:
-            if what != "return" or cell.at == place:
-                points = curve(out / "cells" / cell.key / RUN, what)
-                if points:
-                    series.setdefault(cell.method if what == "return" else cell.at, []).append(points)
+    panels: dict[str, dict[str, list[list[tuple[float, float]]]]] = {}
+    for cell, _ in results:
+        place, label = (cell.at, cell.method) if what == "return" else ("outer loss", cell.at)
+        points = curve(out / "cells" / cell.key / RUN, what)
+        if points:
+            panels.setdefault(place, {}).setdefault(label, []).append(points)
+    figure, axes = _canvas(len(panels))
+    for panel, (place, series) in zip(axes, panels.items(), strict=False):  # one, empty, where there is no curve at all
         for label, curves in series.items():
             x, mean, std = band(curves, max(points[-1][0] for points in curves))
             line, = panel.plot(x, mean, label=label)
             panel.fill_between(x, mean - std, mean + std, alpha=0.2, color=line.get_color())
-        panel.set(xlabel="environment steps", ylabel=what.replace("_", " "), title=place)
+        panel.set(xlabel="environment steps", ylabel="return while exploring" if what == "return" else "outer loss", title=place)
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        if series:
-            panel.legend(fontsize=7)
+        panel.legend(fontsize=7)
     return _png(figure)
 
 

@@ -15,7 +15,7 @@ MEASUREMENTS = {
     "pointmass": "all methods on the point mass",
     "throughput": "steps per second of training against bare stepping, cost of the outer step",
     "ablation": "what each departure from the paper is worth, on the point mass",
-    "reacher": "CAIL and its baselines on Reacher where all demonstrators but the best spin",
+    "spinning": "CAIL and its baselines on Reacher where all demonstrators but the best spin",
 }
 """Name -> what it shows; the code is the module of that name in `cail_core.benchmarks`. Other packages add theirs under
 `cail.benchmarks`, as functions run(budget, out, seed) that return the file they made."""

@@ -13,5 +13,5 @@ BUDGETS = {"smoke": (1, 10_000, 100), "short": (2, 200_000, 1000), "full": (5, 1
 def run(budget: str, out: Path, seed: int) -> Path:
     """The methods on `seed`, `seed` + 1, …"""
     seeds, steps, cloning_steps = BUDGETS[budget]
-    table = Table("reacher", "reacher", "spinning", ("cail", "cail-bc", "cail-paper", "airl", "bc"), steps, cloning_steps)
+    table = Table("spinning", "reacher", "spinning", ("cail", "cail-bc", "cail-paper", "airl", "bc"), steps, cloning_steps)
     return run_table(table, range(seed, seed + seeds), out)
