@@ -10,7 +10,7 @@ import torch
 
 from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.algorithms.practice import Noisy, PracticeLearner, accepted_from, learned_returns, only, told_apart
+from cail_core.algorithms.practice import Noisy, PracticeLearner, accepted_from, learned_returns, only
 from cail_core.benchmarks.methods import demonstrate
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
@@ -29,18 +29,6 @@ def test_the_standard_is_a_quantile_of_the_trusted_weight() -> None:
     assert accepted_from(returns, starts, weight, 0.0) == 5.0
     assert accepted_from(returns, starts, weight, 0.6) == 6.0
     assert accepted_from(returns, starts, weight, 0.9) == 7.0
-
-
-def test_the_standard_tells_the_trusted_from_the_others() -> None:
-    """Best learned return first the confidences are 2, 1.5, 0.8, 1.1, 0.1, mean 1.1; β − 1.1 sums up to 0.9, 1.3, 1, 1, 0."""
-    returns = torch.tensor([3.0, 9.0, 7.0, 1.0, 5.0])
-    confidence = torch.tensor([1.1, 2.0, 1.5, 0.1, 0.8])
-    assert told_apart(returns, confidence) == 7.0
-
-
-def test_the_standard_is_the_lowest_that_is_trusted_where_the_order_is_the_same() -> None:
-    returns = torch.arange(6.0)
-    assert told_apart(returns, torch.tensor([0.0, 0.0, 0.0, 2.0, 2.0, 2.0])) == 3.0
 
 
 def test_only_keeps_whole_episodes() -> None:

@@ -169,20 +169,6 @@ def test_the_best_checkpoint_is_handed_out_by_episodes_of_its_own(demos: Demonst
     assert again.mean == pytest.approx(float(best["evaluation_return"]), abs=1e-3)
 
 
-@pytest.mark.parametrize(("keep", "steps"), [("best", 200), ("safest", 300), ("last", 400)])
-def test_of_checkpoints_that_succeed_alike_the_better_or_the_later_is_handed_out(
-        demos: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keep: str, steps: int) -> None:
-    seen = iter([(0.5, -1.0), (0.9, -2.0), (0.9, -3.0), (0.3, -0.5)])
-
-    def looked_at(*_: object) -> SimpleNamespace:
-        success, mean = next(seen)
-        return SimpleNamespace(mean=mean, success_rate=success)
-
-    monkeypatch.setattr("cail_core.training.run.evaluate", looked_at)
-    out = run(demos, tmp_path / "run", "bc", steps=400, keep=keep)
-    assert load_policy(out / "policy").card.provenance["steps"] == steps
-
-
 def test_training_ends_after_enough_checkpoints_without_a_failure(
         demos: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = iter([0.9, 1.0, 0.8, 1.0, 1.0])

@@ -78,13 +78,10 @@ class PracticeConfig:
     num_envs: int = setting(16, "environments to play in", low=1)
     steps_per_env: int = setting(450, "steps in each of them, in a round", low=1)
     noise: float = setting(0.1, "σ of the actions while playing, before squashing", low=1e-3)
-    accept: str = setting("best", "which own episodes are cloned, by their learned return. best: those that come up to the "
-                                  "trusted demonstrations; apart: those rather like the demonstrations trusted more than average "
-                                  "than like the others, so that not only the fastest are learned from",
-                          choices=("best", "apart"))
-    standard: float = setting(0.3, "best: but for the worst of the trusted demonstrations, up to this share of their weight",
-                              low=0.0, high=1.0)
-    at_least: float = setting(0.0, "the best of a round's episodes, up to this share, are cloned in any case", low=0.0, high=1.0)
+    standard: float = setting(0.3, "an own episode is cloned if its learned return beats those of the worst trusted "
+                                   "demonstrations, up to this share of their weight", low=0.0, high=1.0)
+    at_least: float = setting(0.0, "the best of a round's episodes, up to this share, are cloned even below the standard, which "
+                                   "a policy that plays with noise may seldom reach", low=0.0, high=1.0)
     cloning_steps: int = setting(500, "gradient steps after each round", low=1)
     rounds_kept: int = setting(8, "accepted episodes of so many rounds are cloned", low=1)
     own_share: float = setting(0.5, "of each batch, from then on", low=0.0, high=1.0)
@@ -117,13 +114,11 @@ class MethodConfig:
     critic_first: int = setting(0, "AIRL, GAIL: iterations in which discriminator and critic learn while the policy stays as it "
                                    "is: an untrained critic would ruin a cloned policy", low=0)
     steps: int = setting(200_000, "environment steps; for bc gradient steps", low=1)
-    keep: str = setting("last", "which policy the run hands out. last; best: of all checkpoints the one that did best in "
-                                "evaluation episodes of their own, by success, then return; safest: by success, then the later "
-                                "one: of policies that do not fail the fastest is not the one that will fail least",
-                        choices=("last", "best", "safest"))
-    evaluation_episodes: int = setting(40, "best, safest: episodes at each checkpoint", low=1)
-    enough: int = setting(0, "best, safest: training ends after so many checkpoints in a row all of whose evaluation episodes "
-                             "succeed; 0: only after `steps`", low=0)
+    keep: str = setting("last", "which policy the run hands out: last, or best: of all checkpoints the one that did best in "
+                                "evaluation episodes of their own", choices=("last", "best"))
+    evaluation_episodes: int = setting(40, "best: episodes at each checkpoint", low=1)
+    enough: int = setting(0, "best: training ends after so many checkpoints in a row all of whose evaluation episodes succeed; "
+                             "0: only after `steps`", low=0)
     checkpoint_every: int = setting(5, "iterations between two checkpoints", low=1)
     beta: ConfidenceConfig = setting(ConfidenceConfig, "how β is held and moved")
     outer: OuterConfig = setting(OuterConfig, "the outer loss")

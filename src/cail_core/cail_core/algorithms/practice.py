@@ -64,8 +64,7 @@ class PracticeLearner(CloningLearner):
             self.actor.log_std.data.fill_(math.log(c.noise))
         self._seed, self._horizon = seed, task.spec.max_steps
         shown = learned_returns(self._judge, demos, config, self._horizon)
-        self._standard = (told_apart(shown, self._confidence.per_episode()) if c.accept == "apart" else
-                          accepted_from(shown, torch.as_tensor(demos.starts), self._weight, c.standard))
+        self._standard = accepted_from(shown, torch.as_tensor(demos.starts), self._weight, c.standard)
         self._own: list[tuple[Batch, Tensor]] = []
         """The accepted pairs of the last rounds, and B there."""
         self._env: BatchEnv = task.make_env(c.num_envs)
@@ -182,11 +181,3 @@ def accepted_from(returns: Tensor, starts: Tensor, weight: Tensor, standard: flo
     order = torch.argsort(returns)
     reached = torch.cumsum(by_episode[order], 0) / by_episode.sum()
     return float(returns[order][int(torch.searchsorted(reached, torch.tensor(standard)).clamp_max(len(order) - 1))])
-
-
-def told_apart(returns: Tensor, confidence: Tensor) -> float:
-    """The learned return that best tells episodes trusted more than average from the others: Σ_{η' ≥ t} (β − mean β) is largest
-    at this t."""
-    order = torch.argsort(returns, descending=True)
-    gain = torch.cumsum(confidence[order] - confidence.mean(), 0)
-    return float(returns[order][int(gain.argmax())])

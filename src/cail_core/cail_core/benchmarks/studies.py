@@ -53,9 +53,9 @@ POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeles
 REACHER = Environment("reacher", ("optimal", "early-9", "early-10", "early-42", "early-80"), 200_000,
                       suboptimal=("early-9", "early-10", "early-42", "early-72", "early-78", "early-80"))
 ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 3_000_000, 2000)
-PANDA = Environment("panda", PANDA_PEOPLE, 144_000, 8000, 201_600, PANDA_SHARES, "unalike")
+PANDA = Environment("panda", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
 PANDA_HARD = replace(PANDA, shares=(0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
-UR5E = Environment("ur5e", PANDA_PEOPLE, 144_000, 8000, 201_600, PANDA_SHARES, "unalike")
+UR5E = Environment("ur5e", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
 RECORDED = (*OFFLINE, ORACLE)
 
 

@@ -164,7 +164,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 iteration += 1
                 _stop_if_diverged(metrics, learner, out)
                 last = i == config.checkpoint_every - 1 or learner.done >= run.steps
-                if config.keep != "last":
+                if config.keep == "best":
                     metrics |= _evaluated(run, learner) if last else UNEVALUATED
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
@@ -173,11 +173,11 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 if last:
                     break
             segment += 1
-            score = _score(run, metrics)
+            score = [metrics["evaluation_success"], metrics["evaluation_return"]] if config.keep == "best" else []
             if not best or score >= best:
                 best = score
                 _save_policy(run, learner)
-            flawless = flawless + 1 if metrics.get("evaluation_success") == 1.0 else 0
+            flawless = flawless + 1 if score and score[0] == 1.0 else 0
             _save(run, learner, {"iteration": iteration, "segment": segment, "metrics_bytes": curves.size(), "best": best,
                                  "flawless": flawless})
             if stop is not None and stop():
@@ -185,12 +185,6 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
         display.ends_here()
     if watch is not None and learner.done < run.steps:
         watch(learner.done, learner.done, {})
-
-
-def _score(run: Run, metrics: Metrics) -> list[float]:
-    """What checkpoints are compared by, the most telling first; of equal ones the later is handed out."""
-    names = {"last": (), "best": ("evaluation_success", "evaluation_return"), "safest": ("evaluation_success",)}[run.config.keep]
-    return [metrics[name] for name in names]
 
 
 def _evaluated(run: Run, learner: Learner) -> Metrics:
