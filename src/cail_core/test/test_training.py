@@ -169,6 +169,24 @@ def test_the_best_checkpoint_is_handed_out_by_episodes_of_its_own(demos: Demonst
     assert again.mean == pytest.approx(float(best["evaluation_return"]), abs=1e-3)
 
 
+def test_of_checkpoints_that_do_not_fail_the_one_is_handed_out_that_does_best_in_the_stricter_task(
+        demos: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Narrow(PointMass):
+        def stricter(self) -> PointMass:
+            return PointMass()
+
+    shares = {True: iter([1.0, 1.0, 1.0, 0.9]), False: iter([0.5, 0.8, 0.7, 0.9])}  # in the task, in the stricter one
+    returns = iter([-3.0, -2.0, -1.0, 0.0])
+
+    def evaluated(task: PointMass, *_: object) -> SimpleNamespace:
+        itself = isinstance(task, Narrow)
+        return SimpleNamespace(mean=next(returns) if itself else 0.0, success_rate=next(shares[itself]))
+
+    monkeypatch.setattr("cail_core.training.run.evaluate", evaluated)
+    train(Narrow(), demos, "bc", small("bc", keep="best"), seed=0, out=tmp_path / "run", steps=400)
+    assert load_policy(tmp_path / "run/policy").card.provenance["steps"] == 200
+
+
 def test_training_ends_after_enough_checkpoints_without_a_failure(
         demos: Demonstrations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shares = iter([0.9, 1.0, 0.8, 1.0, 1.0])

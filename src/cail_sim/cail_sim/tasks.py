@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cail_core.config import find_config, load_config, setting
@@ -38,6 +38,8 @@ class PandaConfig:
     carry_max_ticks: int = setting(2000, "time limit of `panda-carry`, ticks (the paper's)", low=1)
     workers: int = setting(0, "processes that step the environments, 0: one for each core; episodes do not depend on it", low=0)
     explicit_gripper: bool = setting(False, "a fourth action opens (> 0) or closes the gripper, in place of the reflex")
+    practice_margin_m: float = setting(0.012, "the obstacle is wider by this on every side while a policy practises", low=0.0,
+                                       high=0.05)
     task: PickPlaceAvoidConfig = setting(PickPlaceAvoidConfig, "what counts as held, dropped, moved, standing")
     limits: Limits = setting(Limits, "of the safety filter that every action passes")
     world: WorldConfig = setting(WorldConfig, "the things on the table")
@@ -110,6 +112,12 @@ class Panda:
             return WorkerEnv(self, num_envs, workers)
         batch = Batch(num_envs, self.spec.observation_dim, self.spec.action_dim)
         return LocalEnv([self.one() for _ in range(num_envs)], batch, range(num_envs))
+
+    def stricter(self) -> Panda:
+        """The task with a wider obstacle: who passes this one without touching it passes the real one with room to spare."""
+        world, margin = self.config.world, self.config.practice_margin_m
+        x, y, z = world.obstacle_half_m
+        return type(self).of(replace(self.config, world=replace(world, obstacle_half_m=(x + margin, y + margin, z))))
 
     def over_topics(self, rate: int) -> PickPlaceAvoidView:
         """The task as a recorder sees it."""

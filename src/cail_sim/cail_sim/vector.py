@@ -106,6 +106,7 @@ class Stretch:
             name: (shape, np.float32) for name, shape in about["weights"].items()}
         shapes |= {
             "noise": ((steps, n, actions), np.float32),
+            "gain": ((n, actions), np.float32),
             "observation": ((steps, n, states), np.float32),
             "action": ((steps, n, actions), np.float32),
             "reached": ((steps, n, states), np.float32),
@@ -122,13 +123,14 @@ class Stretch:
         return cls({"steps": [steps, num_envs], "dims": list(dims), "weights": weights, "activation": network.activation,
                     "noisy": noisy})
 
-    def put(self, memory: Any, network: Network, noise: Array | None) -> None:
-        """Take this memory, with the network and its noise in it."""
+    def put(self, memory: Any, network: Network, noise: Array | None, gain: Array | None) -> None:
+        """Take this memory, with the network, its noise and its gain in it."""
         self.arrays, _ = laid_out(memory, self._shapes)
         for name, array in network.weights.items():
             self.arrays[name][:] = array
         if noise is not None:
             self.arrays["noise"][:] = noise
+        self.arrays["gain"][:] = 1.0 if gain is None else gain
 
     def network(self) -> Network:
         return Network({name: self.arrays[name] for name in self.about["weights"]}, self.about["activation"])
@@ -184,11 +186,11 @@ class LocalEnv:
                 seen[i] = envs[i].observe()
         return rewards, codes, reached, seen
 
-    def play(self, network: Network, steps: int, noise: Array | None = None) -> Played:
+    def play(self, network: Network, steps: int, noise: Array | None = None, gain: Array | None = None) -> Played:
         """As `PlayingEnv.play`."""
         dims = self._batch.observation.shape[1], self._batch.action.shape[1]
         stretch = Stretch.of(network, steps, self.num_envs, dims, noisy=noise is not None)
-        stretch.put(bytearray(stretch.size), network, noise)
+        stretch.put(bytearray(stretch.size), network, noise, gain)
         self.play_out(stretch)
         return stretch.played(self._batch.observation)
 
@@ -199,7 +201,9 @@ class LocalEnv:
         for t in range(len(a["reward"])):
             a["observation"][t, rows] = seen
             action = network.one_by_one(seen)
-            action = np.tanh(action + a["noise"][t, rows]).clip(-ACTION_BOUND, ACTION_BOUND) if noisy else np.tanh(action)
+            if noisy:
+                action = a["gain"][rows] * action + a["noise"][t, rows]
+            action = np.tanh(action).clip(-ACTION_BOUND, ACTION_BOUND) if noisy else np.tanh(action)
             a["action"][t, rows] = action
             a["reward"][t, rows], a["outcome"][t, rows], a["reached"][t, rows], seen = self._decide(action)
         self._batch.observation[rows] = seen
@@ -269,12 +273,12 @@ class WorkerEnv:
         self._all("step")
         return self._batch.step()
 
-    def play(self, network: Network, steps: int, noise: Array | None = None) -> Played:
+    def play(self, network: Network, steps: int, noise: Array | None = None, gain: Array | None = None) -> Played:
         """As `PlayingEnv.play`; the workers meet only at the end."""
         stretch = Stretch.of(network, steps, self.num_envs, self._dims, noisy=noise is not None)
         self._stretches.truncate(stretch.size)
         with contextlib.closing(mmap.mmap(self._stretches.fileno(), 0)) as memory:
-            stretch.put(memory, network, noise)
+            stretch.put(memory, network, noise, gain)
             self._all(f"play {json.dumps(stretch.about)}")
             played = stretch.played(self._batch.observation)
             stretch.arrays.clear()  # they hold the memory

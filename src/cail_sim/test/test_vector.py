@@ -67,16 +67,18 @@ def test_playing_on_their_own_is_stepping_with_the_same_actions(workers: int, no
     task = with_workers(workers, max_ticks=100)  # ten decisions
     rng = np.random.default_rng(0)
     network, noise = small_network(rng), rng.normal(0, 0.5, (15, 3, 3)).astype(np.float32)
+    gain = rng.uniform(0.5, 2.0, (3, 3)).astype(np.float32) if noisy else np.ones((3, 3), np.float32)
     playing, stepped = task.make_env(3), LocalEnv([task.one() for _ in range(3)], Batch(3, 15, 3), range(3))
     assert isinstance(playing, PlayingEnv)
     try:
         playing.reset(5)
         observation = stepped.reset(5)
         for stretch in (noise[:12], noise[12:]):
-            played = playing.play(network, len(stretch), stretch if noisy else None)
+            played = playing.play(network, len(stretch), *((stretch, gain) if noisy else ()))
             for t in range(len(stretch)):
                 assert (played.observation[t] == observation).all()
-                wanted = [np.tanh(network(seen) + extra * noisy) for seen, extra in zip(observation, stretch[t], strict=True)]
+                wanted = [np.tanh(factor * network(seen) + extra * noisy)
+                          for seen, extra, factor in zip(observation, stretch[t], gain, strict=True)]
                 assert played.action[t] == pytest.approx(np.clip(wanted, -ACTION_BOUND, ACTION_BOUND), abs=1e-6)
                 step = stepped.step(played.action[t])
                 assert (played.next_observation[t] == step.next_observation).all()

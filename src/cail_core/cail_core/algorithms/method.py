@@ -78,12 +78,20 @@ class PracticeConfig:
     num_envs: int = setting(16, "environments to play in", low=1)
     steps_per_env: int = setting(450, "steps in each of them, in a round", low=1)
     noise: float = setting(0.1, "σ of the actions while playing, before squashing", low=1e-3)
-    standard: float = setting(0.3, "an own episode is cloned if its learned return beats those of the worst trusted "
-                                   "demonstrations, up to this share of their weight", low=0.0, high=1.0)
-    at_least: float = setting(0.0, "the best of a round's episodes, up to this share, are cloned even below the standard, which "
-                                   "a policy that plays with noise may seldom reach", low=0.0, high=1.0)
+    spread: bool = setting(False, "the environments play with different noise, from none to twice `noise`, instead of all with "
+                                  "the same: what is handed out plays without any")
+    gains: float = setting(0.0, "deviation of the logarithm of what each axis of the action is multiplied with, before squashing, "
+                                "in each environment for a round: another way to act, as steady as the policy itself",
+                           low=0.0, high=1.0)
+    accept: str = setting("standard", "which own episodes are cloned, by their learned return. standard: those that come up to "
+                                      "the trusted demonstrations; better: of a round's two groups the better one",
+                          choices=("standard", "better"))
+    standard: float = setting(0.3, "but for the worst of the trusted demonstrations, up to this share of their weight", low=0.0,
+                              high=1.0)
     cloning_steps: int = setting(500, "gradient steps after each round", low=1)
-    rounds_kept: int = setting(8, "accepted episodes of so many rounds are cloned", low=1)
+    rounds_kept: int = setting(8, "accepted episodes of the last so many rounds are cloned", low=1)
+    share_kept: float = setting(0.0, "or of the last so large a share of all rounds, if that is more: the longer it practises, "
+                                     "the less a single round can change", low=0.0, high=1.0)
     own_share: float = setting(0.5, "of each batch, from then on", low=0.0, high=1.0)
 
 

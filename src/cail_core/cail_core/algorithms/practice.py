@@ -28,27 +28,33 @@ from cail_core.errors import BadInput
 from cail_core.policy import ACTION_BOUND
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.rollout import Rollout, collect
-from cail_core.tasks.base import Array, BatchEnv, Task
+from cail_core.tasks.base import Array, BatchEnv, Practised, Task
 
 UNKNOWN = {"return": math.nan, "success": math.nan}
 
 
 @dataclass
 class Noisy:
-    """The policy with the noise that it practises with, drawn beforehand: [steps, environments, actions]."""
+    """The policy with what it practises with, drawn beforehand: noise [steps, environments, actions] and gains [environments,
+    actions]."""
 
     actor: TanhGaussianActor
     drawn: Tensor
+    gains: Tensor
     _step: int = 0
 
     @torch.no_grad()
     def act(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        action = torch.tanh(self.actor.gaussian(observation)[0] + self.drawn[self._step]).clamp(-ACTION_BOUND, ACTION_BOUND)
+        wish = self.gains * self.actor.gaussian(observation)[0] + self.drawn[self._step]
+        action = torch.tanh(wish).clamp(-ACTION_BOUND, ACTION_BOUND)
         self._step += 1
         return action, self.actor.log_prob(observation, action)
 
     def noise(self, steps: int, num_envs: int) -> Tensor:
         return self.drawn
+
+    def gain(self, num_envs: int) -> Tensor:
+        return self.gains
 
 
 class PracticeLearner(CloningLearner):
@@ -67,7 +73,8 @@ class PracticeLearner(CloningLearner):
         self._standard = accepted_from(shown, torch.as_tensor(demos.starts), self._weight, c.standard)
         self._own: list[tuple[Batch, Tensor]] = []
         """The accepted pairs of the last rounds, and B there."""
-        self._env: BatchEnv = task.make_env(c.num_envs)
+        self._rounds = 0
+        self._env: BatchEnv = (task.stricter() if isinstance(task, Practised) else task).make_env(c.num_envs)
         self._observation: Array
         self._open: list[list[tuple[Array, ...]]]
         self._watched = UNKNOWN
@@ -81,21 +88,24 @@ class PracticeLearner(CloningLearner):
         c = self.config.practice
         if self.done == 0:
             self._clone(self.config.clone)
-        noise = c.noise * torch.randn((c.steps_per_env, self._env.num_envs, self.actor.action_dim), generator=self.generator)
-        rollout = collect(self._env, self._observation, Noisy(self.actor, noise), c.steps_per_env)
+        noise = deviations(c.noise, self._env.num_envs, c.spread)[:, None] * torch.randn(
+            (c.steps_per_env, self._env.num_envs, self.actor.action_dim), generator=self.generator)
+        gains = drawn_gains(c.gains, self._env.num_envs, self.actor.action_dim, self.generator)
+        rollout = collect(self._env, self._observation, Noisy(self.actor, noise, gains), c.steps_per_env)
         self._observation = rollout.current
         self.done += rollout.steps
         episodes = self._ended(rollout)
         share = 0.0
         if episodes is not None:
             returns = learned_returns(self._judge, episodes, self.config, self._horizon)
-            best = float(torch.quantile(returns, 1.0 - c.at_least)) if c.at_least else math.inf
-            good = (returns >= min(self._standard, best)).numpy()
+            good = (better(returns) if c.accept == "better" else returns >= self._standard).numpy()
             share = float(good.mean())
             if good.any():
                 pairs = demo_batch(only(episodes, np.flatnonzero(good)))
                 moves = torch.empty(0) if self._corrections is None else self._corrections.at(pairs)
-                self._own = [*self._own, (pairs, moves)][-c.rounds_kept :]
+                self._own.append((pairs, moves))
+        self._rounds += 1
+        self._own = self._own[-max(c.rounds_kept, math.ceil(c.share_kept * self._rounds)) :]
         return self._clone(c.cloning_steps) | self._confidence_metrics() | self._watched | {"accepted_episodes": share}
 
     def _clone(self, times: int) -> Metrics:
@@ -142,17 +152,29 @@ class PracticeLearner(CloningLearner):
                               np.array(terminated, bool), starts, np.zeros(len(done), np.int64))
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"judge": self._judge.theta, "standard": self._standard,
+        return super().state() | {"judge": self._judge.theta, "standard": self._standard, "rounds": self._rounds,
                                   "own": [[*pairs, moves] for pairs, moves in self._own]}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._judge.theta, self._standard = dict(state["judge"]), state["standard"]
         self._moves()
+        self._rounds = state["rounds"]
         self._own = [(Batch(*columns[:-1]), columns[-1]) for columns in state["own"]]
 
     def close(self) -> None:
         self._env.close()
+
+
+def deviations(noise: float, num_envs: int, spread: bool) -> Tensor:
+    """σ in each environment: everywhere the same, or evenly from none to twice as much."""
+    return torch.linspace(0.0, 2.0 * noise, num_envs) if spread and num_envs > 1 else torch.full((num_envs,), noise)
+
+
+def drawn_gains(deviation: float, num_envs: int, actions: int, generator: torch.Generator) -> Tensor:
+    """Factors of the policy's axes in each environment, in pairs of one and its inverse: only what is chosen makes them drift."""
+    half = deviation * torch.randn(((num_envs + 1) // 2, actions), generator=generator)
+    return torch.exp(torch.cat([half, -half])[:num_envs])
 
 
 def only(demos: Demonstrations, episodes: Any) -> Demonstrations:
@@ -181,3 +203,19 @@ def accepted_from(returns: Tensor, starts: Tensor, weight: Tensor, standard: flo
     order = torch.argsort(returns)
     reached = torch.cumsum(by_episode[order], 0) / by_episode.sum()
     return float(returns[order][int(torch.searchsorted(reached, torch.tensor(standard)).clamp_max(len(order) - 1))])
+
+
+def better(returns: Tensor) -> Tensor:
+    """The upper three quarters of the better group, where `returns` fall apart into two.
+
+    The groups are those whose means explain most of the variance (Otsu), outliers drawn in to the outer tenths. The rest of the
+    better group are the slow ones, and those that only look as if they belonged to it.
+    """
+    low, high = torch.quantile(returns, torch.tensor([0.1, 0.9])).tolist()
+    ordered = returns.clamp(low, high).sort(descending=True).values.double()
+    n, total = torch.arange(1, len(ordered)), ordered.cumsum(0)
+    between = n * (len(ordered) - n) * (total[:-1] / n - (total[-1] - total[:-1]) / (len(ordered) - n)).square()
+    size = int(between.argmax()) + 1 if len(ordered) > 1 else 1
+    chosen = torch.zeros(len(returns), dtype=torch.bool)
+    chosen[returns.argsort(descending=True)[: math.ceil(0.75 * size)]] = True
+    return chosen

@@ -52,10 +52,10 @@ PANDA_SHARES = (0.2, 0.2, 0.15, 0.1, 0.1, 0.1, 0.05, 0.1)
 POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeless"), 100_000)
 REACHER = Environment("reacher", ("optimal", "early-9", "early-10", "early-42", "early-80"), 200_000,
                       suboptimal=("early-9", "early-10", "early-42", "early-72", "early-78", "early-80"))
-ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 3_000_000, 2000)
-PANDA = Environment("panda", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
+ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 200_000, 2000)
+PANDA = Environment("panda", PANDA_PEOPLE, 57_600, 8000, 115_200, PANDA_SHARES, "unalike")
 PANDA_HARD = replace(PANDA, shares=(0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
-UR5E = Environment("ur5e", PANDA_PEOPLE, 144_000, 8000, 144_000, PANDA_SHARES, "unalike")
+UR5E = Environment("ur5e", PANDA_PEOPLE, 57_600, 8000, 115_200, PANDA_SHARES, "unalike")
 RECORDED = (*OFFLINE, ORACLE)
 
 
@@ -83,8 +83,8 @@ TINY: dict[str, Any] = {
 }
 """Settings with which a cell takes a moment and learns nothing."""
 SMOKE = Budget(2, (POINTMASS,), 0.01, episodes=20, evaluation_episodes=10, few=True, changes=TINY)
-SHORT = Budget(3, (POINTMASS, REACHER, replace(ANT, methods=RECORDED), replace(PANDA, methods=("cail-hybrid", *RECORDED))),
-               every=2)
+SHORT = Budget(3, (POINTMASS, REACHER, replace(ANT, methods=("cail", "airl", "cail-hybrid", *RECORDED)),
+                   replace(PANDA, methods=("cail-hybrid", *RECORDED))), every=2)
 FULL = Budget(10, (POINTMASS, REACHER, ANT, PANDA, UR5E))
 BUDGETS = {"smoke": SMOKE, "short": SHORT, "full": FULL}
 

@@ -17,6 +17,7 @@ from cail_core.tasks.base import View
 
 CURVES = {
     "evaluation_success": "success in evaluation",
+    "evaluation_stricter": "success in the stricter task",
     "evaluation_return": "return in evaluation",
     "success": "success in training",
     "return": "return in training",
@@ -26,6 +27,7 @@ CURVES = {
 }
 SAYS = {
     "evaluation_success": "Without exploration, in episodes kept for choosing the best checkpoint.",
+    "evaluation_stricter": "The same in the form of the task that it practises in, such as with a wider obstacle.",
     "evaluation_return": "Without exploration, in episodes kept for choosing the best checkpoint.",
     "return": "Episodes played for training, with exploration noise.",
     "success": "Share of training episodes that succeed, with exploration noise.",

@@ -66,6 +66,10 @@ class PPO:
         std = log_std.clamp(MIN_LOG_STD, MAX_LOG_STD).exp()
         return std * torch.randn((steps, num_envs, self.actor.action_dim), generator=self.generator)
 
+    def gain(self, num_envs: int) -> Tensor:
+        """The policy as it is."""
+        return torch.ones((num_envs, self.actor.action_dim))
+
     def standardise_observations(self, mean: Tensor, scale: Tensor) -> None:
         """Feed both networks (observation − mean) / scale from now on."""
         self.actor.standardise.set(mean, scale)

@@ -55,6 +55,10 @@ class Gaussian(Acting, Protocol):
         """What is added to m(s) before squashing: [steps, environments, actions]."""
         ...
 
+    def gain(self, num_envs: int) -> Tensor:
+        """What m(s) is multiplied with before that: [environments, actions]."""
+        ...
+
 
 def collect(env: BatchEnv, observation: Array, policy: Acting, steps: int) -> Rollout:
     """Let `policy` act for `steps` steps in each environment, starting at `observation` (of `reset` or `Rollout.current`)."""
@@ -75,7 +79,7 @@ def collect(env: BatchEnv, observation: Array, policy: Acting, steps: int) -> Ro
 @torch.no_grad()
 def _played(env: PlayingEnv, policy: Gaussian, steps: int) -> Rollout:
     actor = policy.actor
-    played = env.play(network_of(actor), steps, policy.noise(steps, env.num_envs).numpy())
+    played = env.play(network_of(actor), steps, policy.noise(steps, env.num_envs).numpy(), policy.gain(env.num_envs).numpy())
     state, action, reached, reward, terminated, truncated, success = map(torch.from_numpy, played[:-1])
     return Rollout(state, action, actor.log_prob(state, action), reached, reward, terminated, truncated, success, played.current)
 

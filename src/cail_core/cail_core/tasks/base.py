@@ -154,8 +154,9 @@ class Played(NamedTuple):
 class PlayingEnv(BatchEnv, Protocol):
     """Environments that take a network along and act on it for many steps without asking for each action."""
 
-    def play(self, network: Network, steps: int, noise: Array | None = None) -> Played:
-        """Do tanh(network(observation) + noise), with noise [T, n, …] as it is given; without it the deterministic policy."""
+    def play(self, network: Network, steps: int, noise: Array | None = None, gain: Array | None = None) -> Played:
+        """Do tanh(gain · network(observation) + noise), with noise [T, n, …] and gain [n, …] as they are given; without noise the
+        deterministic policy."""
         ...
 
 
@@ -184,6 +185,13 @@ class Task(Protocol):
     def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
         """Named mixes of demonstrators with the share of the episodes that each gives."""
         ...
+
+
+@runtime_checkable
+class Practised(Task, Protocol):
+    """A task that can be made harder to practise in, so that what comes of it is safe in the task itself."""
+
+    def stricter(self) -> Task: ...
 
 
 def task_names() -> list[str]:

@@ -25,10 +25,10 @@ from cail_core.algorithms.method import MethodConfig
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
-from cail_core.evaluation import evaluate
+from cail_core.evaluation import Evaluation, evaluate
 from cail_core.guard import Guard
 from cail_core.policy import Mode, network_of, save_policy
-from cail_core.tasks.base import Task
+from cail_core.tasks.base import Practised, Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
@@ -39,7 +39,8 @@ TOO_LARGE = 1e8
 SELECTION_STREAM = 0x73656C65  # episodes to choose a checkpoint by: neither training's nor those of `cail eval`
 Watch = Callable[[int, int, Mapping[str, float]], None]
 """Called with the steps done, the steps in all and the iteration's numbers (none when the run begins or goes on)."""
-UNEVALUATED = {"evaluation_return": math.nan, "evaluation_success": math.nan}
+EVALUATED = ("evaluation_success", "evaluation_stricter", "evaluation_return")
+"""What checkpoints are compared by, in this order: success in the task, in its stricter form where there is one, return."""
 
 
 class TrainingDiverged(CailError):
@@ -165,7 +166,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 _stop_if_diverged(metrics, learner, out)
                 last = i == config.checkpoint_every - 1 or learner.done >= run.steps
                 if config.keep == "best":
-                    metrics |= _evaluated(run, learner) if last else UNEVALUATED
+                    metrics |= _evaluated(run, learner) if last else dict.fromkeys(EVALUATED, math.nan)
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
                 if watch is not None:
@@ -173,7 +174,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 if last:
                     break
             segment += 1
-            score = [metrics["evaluation_success"], metrics["evaluation_return"]] if config.keep == "best" else []
+            score = [metrics[name] for name in EVALUATED if not math.isnan(metrics[name])] if config.keep == "best" else []
             if not best or score >= best:
                 best = score
                 _save_policy(run, learner)
@@ -189,8 +190,13 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
 
 def _evaluated(run: Run, learner: Learner) -> Metrics:
     """How the policy does now, without exploration, in episodes that nothing else looks at."""
-    result = evaluate(run.task, Mode(network_of(learner.actor)), run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
-    return {"evaluation_return": result.mean, "evaluation_success": result.success_rate if run.task.spec.has_success else 0.0}
+    def played(task: Task) -> Evaluation:
+        return evaluate(task, Mode(network_of(learner.actor)), run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
+
+    result = played(run.task)
+    stricter = played(run.task.stricter()).success_rate if isinstance(run.task, Practised) else math.nan
+    success = result.success_rate if run.task.spec.has_success else 0.0
+    return dict(zip(EVALUATED, (success, stricter, result.mean), strict=True))
 
 
 def _save(run: Run, learner: Learner, progress: dict[str, Any]) -> None:
