@@ -80,9 +80,8 @@ class PracticeConfig:
     noise: float = setting(0.1, "σ of the actions while playing, before squashing", low=1e-3)
     spread: bool = setting(False, "the environments play with different noise, from none to twice `noise`, instead of all with "
                                   "the same: what is handed out plays without any")
-    gains: float = setting(0.0, "deviation of the logarithm of what each axis of the action is multiplied with, before squashing, "
-                                "in each environment for a round: another way to act, as steady as the policy itself",
-                           low=0.0, high=1.0)
+    gains: float = setting(0.0, "deviation of the logarithm of what each axis of the action is multiplied with, before noise, "
+                                "in each environment for a round: other ways, as steady as the policy", low=0.0, high=1.0)
     accept: str = setting("standard", "which own episodes are cloned, by their learned return. standard: those that come up to "
                                       "the trusted demonstrations; better: of a round's two groups the better one",
                           choices=("standard", "better"))
