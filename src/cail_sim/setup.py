@@ -31,7 +31,7 @@ setup(
             "panda-slower = cail_sim.slower:run",
             "panda-speed = cail_sim.speed:run",
             "transfer = cail_sim.transfer:run",
-            "ur5e = cail_sim.ur5e_table:run",
+            "ur5e = cail_sim.ur5e_bench:run",
             "ur5e-faults = cail_sim.ursim.bench_faults:run",
             "ur5e-rate = cail_sim.ursim.bench_rate:run",
             "ursim-fuzz = cail_sim.ursim.bench_fuzz:run",

@@ -15,6 +15,7 @@ import gymnasium
 from gymnasium.utils.env_checker import check_env
 
 from cail_core.tasks import get_task
+from cail_core.tasks.base import Practised
 from cail_core.tasks.pick_place_avoid import Outcome
 from cail_sim.arm import PANDA
 from cail_sim.env import PickPlaceAvoidEnv
@@ -158,3 +159,18 @@ def test_the_best_script_succeeds_at_a_real_arms_speed_in_twice_the_time() -> No
     assert fast["successes"] == slow["successes"] == 2
     assert float(slow["seconds"].split()[0]) > 1.3 * float(fast["seconds"].split()[0])
     assert slower(0.25).max_ticks == 2 * Panda().max_ticks
+
+
+def test_the_stricter_task_has_a_wider_obstacle_and_is_otherwise_the_same() -> None:
+    task = Panda()
+    stricter, margin = task.stricter(), task.config.practice_margin_m
+    x, y, z = task.config.world.obstacle_half_m
+    assert stricter.config.world.obstacle_half_m == (x + margin, y + margin, z)
+    assert dataclasses.replace(stricter.config, world=task.config.world) == task.config
+    assert type(PandaCarry().stricter()) is PandaCarry
+    assert isinstance(task, Practised)
+    env = stricter.make_env(1)
+    try:
+        assert env.reset(0).shape == (1, task.spec.observation_dim)
+    finally:
+        env.close()
