@@ -6,8 +6,7 @@ Positions in metres, angles in radians, twists as (vx, vy, vz, wx, wy, wz) of th
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +36,7 @@ class ArmMode(enum.Enum):
     RECOVERING = "recovering"
 
 
-@dataclass(frozen=True)
-class ArmState:
+class ArmState(NamedTuple):
     """One measurement."""
 
     time: float
@@ -105,5 +103,5 @@ class Arm(Protocol):
 
 def state_dict(state: ArmState) -> dict[str, Any]:
     """The state as plain values, for logs."""
-    shown = {name: getattr(state, name) for name in state.__dataclass_fields__ if name != "jacobian"}
+    shown = {name: getattr(state, name) for name in state._fields if name != "jacobian"}
     return shown | {"mode": state.mode.value}
