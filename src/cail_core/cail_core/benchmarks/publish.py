@@ -7,6 +7,7 @@ import csv
 import html
 import io
 import math
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -228,7 +229,7 @@ def _lines(study: Study, results: Results, out: Path) -> bytes:
         places = [at for at, found in columns.items() if method in found and len(found[method].values)]
         values = [columns[at][method].values for at in places]
         panel.errorbar(places, [v.mean() for v in values], yerr=[v.std() for v in values], marker="o", capsize=3, label=method)
-    panel.set(ylabel=study.value, title=study.text)
+    panel.set(ylabel=study.value, title=textwrap.fill(study.text, 45))
     panel.tick_params(axis="x", labelrotation=45)
     panel.legend(fontsize=7)
     return _png(figure)
