@@ -10,6 +10,7 @@ import math
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,10 +226,13 @@ def _bars(study: Study, results: Results, out: Path) -> bytes:
 def _lines(study: Study, results: Results, out: Path) -> bytes:
     columns = summarise(results, study.value)
     figure, (panel,) = _canvas(1)
-    for method in dict.fromkeys(cell.method for cell, _ in results):
-        places = [at for at, found in columns.items() if method in found and len(found[method].values)]
-        values = [columns[at][method].values for at in places]
-        panel.errorbar(places, [v.mean() for v in values], yerr=[v.std() for v in values], marker="o", capsize=3, label=method)
+    for number, method in enumerate(dict.fromkeys(cell.method for cell, _ in results)):
+        measured = [at for at, found in columns.items() if method in found and len(found[method].values)]
+        for name, group in groupby(measured, key=lambda at: at.partition("=")[0] if "=" in at else ""):  # a line for each setting
+            places = list(group)
+            values = [columns[at][method].values for at in places]
+            panel.errorbar(places, [v.mean() for v in values], yerr=[v.std() for v in values], marker="o", capsize=3,
+                           color=f"C{number}", label=method if name in ("", measured[0].partition("=")[0]) else None)
     panel.set(ylabel=study.value, title=textwrap.fill(study.text, 45))
     panel.tick_params(axis="x", labelrotation=45)
     panel.legend(fontsize=7)
