@@ -362,3 +362,14 @@ def test_the_command_trains_from_a_dataset_and_says_where_things_are(tmp_path: P
     assert main([*command, "--method", "cail-cb"]) == 2
     assert main([*command, "--method", "gail"]) == 2
     assert "another run" in capsys.readouterr().err
+
+
+def test_long_episodes_are_told_of_when_all_have_had_time_to_end(demos: Demonstrations) -> None:
+    """Rollouts of 20 steps, episodes of 50: after 20 and 40 steps only those that failed could have ended."""
+    config = small("airl")
+    config = replace(config, ppo=replace(config.ppo, num_envs=4, rollout_steps=80))
+    learner = make_learner(PointMass(), demos, config, 0)
+    learner.begin_segment(0)
+    told = [learner.iterate()["return"] for _ in range(6)]
+    learner.close()
+    assert np.isnan(told).tolist() == [True, True, False, True, True, False]

@@ -231,6 +231,9 @@ class OnlineLearner(_Weighted, ABC):
         self._observation: Array
         self._return = np.zeros(config.ppo.num_envs)
         self._length = np.zeros(config.ppo.num_envs, dtype=np.int64)
+        self._ended: list[tuple[float, bool]] = []
+        """Return and success of the episodes that have ended since these were last told."""
+        self._watched_for = 0
 
     @abstractmethod
     def _make_inner(self, states: int, actions: int) -> RewardNetwork:
@@ -249,6 +252,7 @@ class OnlineLearner(_Weighted, ABC):
         self._observation = self._env.reset(int(np.random.SeedSequence((self._seed, segment)).generate_state(1)[0]))
         self._return[:] = 0.0
         self._length[:] = 0
+        self._ended, self._watched_for = [], 0
 
     def iterate(self) -> Metrics:
         """Collect with π; improve the reward; improve π on it."""
@@ -304,21 +308,27 @@ class OnlineLearner(_Weighted, ABC):
         return log_prob.clamp_min(self.config.discriminator.min_log_prob)
 
     def _episodes(self, rollout: Rollout) -> tuple[Metrics, Tensor]:
-        """Return and success of the episodes that ended in this rollout (to watch, never to choose by), and how many steps
-        each terminated one still had."""
-        returns, successes, steps_left = [], [], []
+        """Return and success of the episodes that ended (to watch, never to choose by), and how many steps each terminated one
+        still had.
+
+        They are told once every environment has had time for a whole episode: of long episodes those that fail end first.
+        """
+        steps_left = []
         terminated, ended = rollout.terminated.numpy(), (rollout.terminated | rollout.truncated).numpy()
         reward, success = rollout.env_reward.numpy(), rollout.success.numpy()
         for t in range(len(reward)):
             self._return += reward[t]
             self._length += 1
-            returns += self._return[ended[t]].tolist()
-            successes += success[t][ended[t]].tolist()
+            self._ended += zip(self._return[ended[t]].tolist(), success[t][ended[t]].tolist(), strict=True)
             steps_left += (self._max_steps - self._length[terminated[t]]).clip(0).tolist()
             self._return[ended[t]] = 0.0
             self._length[ended[t]] = 0
-        return ({"return": float(np.mean(returns)) if returns else math.nan,
-                 "success": float(np.mean(successes)) if successes else math.nan}, torch.tensor(steps_left, dtype=torch.int64))
+        self._watched_for += len(reward)
+        told = {"return": math.nan, "success": math.nan}
+        if self._watched_for >= self._max_steps and self._ended:
+            told = dict(zip(told, np.mean(self._ended, axis=0).tolist(), strict=True))
+            self._ended, self._watched_for = [], 0
+        return told, torch.tensor(steps_left, dtype=torch.int64)
 
 
 class AdversarialLearner(OnlineLearner):
