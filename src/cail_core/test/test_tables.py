@@ -116,7 +116,9 @@ def test_short_takes_every_second_value_and_on_long_tasks_what_needs_no_environm
     made = {name: study.make(BUDGETS["short"], 0) for name, study in STUDIES.items()}
     assert {c.at for c in made["label-ratio"]} == {"1%", "5%", "20%", "100%"}
     assert {c.at for c in made["optimality"]} == {"early-9", "early-42", "early-78"}
-    assert {c.method for c in made["table1"] if c.task == "ant"} == {"cail", "airl", "cail-hybrid", "bc", "cail-bc", "rinse", "dwbc", "oracle"}
+    recorded = {"bc", "cail-bc", "rinse", "dwbc", "oracle"}
+    assert {c.method for c in made["table1"] if c.task == "ant"} == {"cail", "airl", "cail-hybrid", *recorded}
+    assert {c.method for c in made["table1"] if c.task == "panda"} == {"cail-hybrid", *recorded}
     assert {c.method for c in made["confidence"] if c.task == "ant"} == {"cail"}
     assert not any(c.task == "ant" for c in made["alpha-mu"])
 
