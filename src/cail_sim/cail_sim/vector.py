@@ -202,8 +202,9 @@ class LocalEnv:
             a["observation"][t, rows] = seen
             action = network.one_by_one(seen)
             if noisy:
-                action = a["gain"][rows] * action + a["noise"][t, rows]
-            action = np.tanh(action).clip(-ACTION_BOUND, ACTION_BOUND) if noisy else np.tanh(action)
+                action = np.tanh(a["gain"][rows] * action + a["noise"][t, rows]).clip(-ACTION_BOUND, ACTION_BOUND)
+            else:
+                action = np.tanh(action)
             a["action"][t, rows] = action
             a["reward"][t, rows], a["outcome"][t, rows], a["reached"][t, rows], seen = self._decide(action)
         self._batch.observation[rows] = seen
