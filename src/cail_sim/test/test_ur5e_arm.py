@@ -21,16 +21,17 @@ from cail_robot.ur5e.config import GripperConfig, UR5eConfig
 pytest.importorskip("rtde_control")
 
 DOWN: Twist = (0.0, 0.0, -0.04, 0.0, 0.0, 0.0)
+PATIENT: dict[str, float] = {"watchdog_hz": 8.0, "command_timeout_s": 0.3, "link_timeout_s": 0.3}
+"""A test machine may be busy. The benchmark measures the real settings."""
+GRIPPERS = [GripperConfig(), GripperConfig(kind="digital", output=16, travel_s=0.1)]
 
 
 class Lab:
     """A node without ROS: the control loop in a thread, and a person who commands."""
 
     def __init__(self, box: RunningBox, **settings: object) -> None:
-        # Patient settings: a test machine may be busy. The benchmark measures the real ones.
-        patient = {"watchdog_hz": 8.0, "command_timeout_s": 0.3, "link_timeout_s": 0.3}
         self.box = box
-        self.arm = UR5eArm(UR5eConfig(robot_ip=box.host, **{**patient, **settings}))  # type: ignore[arg-type]
+        self.arm = UR5eArm(UR5eConfig(robot_ip=box.host, **{**PATIENT, **settings}))  # type: ignore[arg-type]
         self.control = ArmControl(self.arm, Limits(stale_after_s=0.3, max_stamp_age_s=0.5))
         self.wanted: Twist | None = None
         self._ending = threading.Event()
@@ -214,22 +215,49 @@ def test_a_refused_program_is_a_fault_that_can_be_cleared(box: RunningBox):
         arm.close()
 
 
-@pytest.mark.parametrize("gripper", [GripperConfig(), GripperConfig(kind="digital", output=16, travel_s=0.1)])
+def move_gripper(arm: UR5eArm, opening: float) -> None:
+    arm.send_gripper(opening)
+    end = time.monotonic() + 10
+    while abs(arm.read().gripper - opening) > 0.02:
+        assert time.monotonic() < end
+        arm.send_twist(STILL)
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("gripper", GRIPPERS)
 def test_grippers_open_and_close(box: RunningBox, gripper: GripperConfig):
-    arm = UR5eArm(UR5eConfig(robot_ip=box.host, gripper=gripper))
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host, gripper=gripper, **PATIENT))  # type: ignore[arg-type]
     arm.connect()
     try:
         for opening, level in ((0.0, 1 << 16), (1.0, 0)):
-            arm.send_gripper(opening)
-            end = time.monotonic() + 10
-            while abs(arm.read().gripper - opening) > 0.02:
-                assert time.monotonic() < end
-                arm.send_twist(STILL)
-                time.sleep(0.01)
+            move_gripper(arm, opening)
             if gripper.kind == "digital":
                 assert box.status()["digital_out"] == level
             else:
                 assert box.status()["gripper"] == pytest.approx(opening, abs=0.02)
+    finally:
+        arm.close()
+
+
+@pytest.mark.parametrize("gripper", GRIPPERS)
+def test_a_closed_gripper_is_never_called_open_after_a_fault(box: RunningBox, gripper: GripperConfig):
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host, gripper=gripper, **PATIENT))  # type: ignore[arg-type]
+    arm.connect()
+    try:
+        move_gripper(arm, 0.0)
+        box.fault("pstop")
+        end = time.monotonic() + 15
+        while arm.read().mode is not ArmMode.FAULT:
+            assert time.monotonic() < end, arm.read()
+        arm.recover()
+        while (state := arm.read()).mode is not ArmMode.READY:
+            assert state.gripper < 0.02
+            assert time.monotonic() < end, state
+            time.sleep(0.002)
+        assert arm.read().gripper < 0.02
+        if gripper.kind == "robotiq":  # one that connects anew asks before it tells
+            arm.connect()
+            assert arm.read().gripper < 0.02
     finally:
         arm.close()
 

@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from cail_robot.ur5e.config import GripperConfig
 
@@ -62,12 +61,12 @@ class Robotiq:
 class DigitalOutput:
     """A gripper on a digital output: open or closed, and it is believed to be there after its travel time."""
 
-    def __init__(self, host: str, config: GripperConfig) -> None:
+    def __init__(self, host: str, config: GripperConfig, opening: float) -> None:
         import rtde_io
 
         self._io = rtde_io.RTDEIOInterface(host)
         self._config = config
-        self._from, self._to, self._since = 1.0, 1.0, -math.inf
+        self._from, self._to, self._since = opening, opening, -math.inf
 
     def move(self, opening: float) -> None:
         self._from, self._to, self._since = self.opening(), float(opening >= 0.5), time.monotonic()
@@ -92,12 +91,13 @@ class DigitalOutput:
 class GripperThread(threading.Thread):
     """Keeps the gripper at the newest request and knows its opening; reconnects if it must, without moving anything."""
 
-    def __init__(self, host: str, config: GripperConfig, request: Callable[[], tuple[float, int]]) -> None:
-        """`request` gives the opening asked for and the count of requests so far."""
+    def __init__(self, host: str, config: GripperConfig, request: Callable[[], tuple[float, int]], opening: float) -> None:
+        """`request` gives the opening asked for and the count of requests so far; `opening` is believed until it is read."""
         super().__init__(name="gripper", daemon=True)
-        self.opening = 1.0
+        self.opening = opening
+        self.heard = threading.Event()
+        """Set once the gripper has told its opening, or does not answer."""
         self.text = ""
-        self._make: Any = {"robotiq": Robotiq, "digital": DigitalOutput}[config.kind]
         self._host, self._config, self._request = host, config, request
         self._done = request()[1]
 
@@ -106,11 +106,13 @@ class GripperThread(threading.Thread):
             with contextlib.suppress(Exception):
                 self._talk()
             self.text = f"the {self._config.kind} gripper does not answer"
+            self.heard.set()
             self._done = self._request()[1]  # what was asked for meanwhile is not done later by surprise
             time.sleep(RETRY_S)
 
     def _talk(self) -> None:
-        gripper = self._make(self._host, self._config)
+        robotiq = self._config.kind == "robotiq"
+        gripper = Robotiq(self._host, self._config) if robotiq else DigitalOutput(self._host, self._config, self.opening)
         try:
             self.text = ""
             while True:
@@ -119,6 +121,7 @@ class GripperThread(threading.Thread):
                     self._done = count
                     gripper.move(min(max(opening, 0.0), 1.0))
                 self.opening = gripper.opening()
+                self.heard.set()
                 time.sleep(EVERY_S)
         finally:
             gripper.close()

@@ -42,6 +42,8 @@ UNLOCK_AFTER_S = 5.2
 """The box refuses earlier than 5 s after a protective stop."""
 POWER_UP_S = 30.0
 REMOTE_EVERY_S = 0.25
+GRIPPER_S = 1.0
+"""The first state waits this long for a gripper to tell its opening."""
 FOLLOW_S = 0.3
 """A commanded tool that does not move for this long is a fault: speedL may succeed while nothing happens."""
 FOLLOW_SPEED = 0.02
@@ -94,8 +96,10 @@ class Loop:
         while self.receive.getTimestamp() <= 0.0 and time.monotonic() < until:
             time.sleep(0.002)
         if self.config.gripper.kind != "none":
-            self.gripper = GripperThread(self.config.robot_ip, self.config.gripper, self._asked_of_gripper)
+            known = self.last.gripper if self.fault else 1.0  # a process image that begins anew knows what the one before read
+            self.gripper = GripperThread(self.config.robot_ip, self.config.gripper, self._asked_of_gripper, known)
             self.gripper.start()
+            self.gripper.heard.wait(GRIPPER_S)
 
     def _asked_of_gripper(self) -> tuple[float, int]:
         command = self.link.command()
