@@ -283,6 +283,23 @@ def test_ssrr_shows_airls_policy_until_it_has_its_own() -> None:
     assert learner.done == 3000 + 11 * 4 * STEPS
 
 
+def test_ssrrs_own_policy_starts_from_a_clone_where_the_first_did() -> None:
+    config = small("ssrr")
+    learner = make_learner(Line(), demonstrations((0.5,), (0.1,), episodes=5),
+                           replace(config, clone=300, critic_first=9, noise=replace(config.noise, airl_steps=1000)), 0)
+    assert isinstance(learner, SsrrLearner)
+    learner.begin_segment(0)
+
+    def off() -> float:
+        return float((learner.actor.mode(learner.data.state) - learner.data.action).abs().mean())
+
+    learner.iterate()
+    assert learner.actor is learner.ppo.actor
+    before = off()
+    learner.iterate()
+    assert off() < 0.5 * before
+
+
 # --- curation by smoothness -------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cail_core.algorithms.cail import learn_confidence_before
-from cail_core.algorithms.confidence import ConfidenceConfig, FreeConfidence, make_confidence, sharpened
+from cail_core.algorithms.confidence import ConfidenceConfig, FreeConfidence, capped, make_confidence, sharpened
 from cail_core.algorithms.method import method_config
 from cail_core.benchmarks.methods import demonstrate, spearman
 from cail_core.demos.demonstrations import Demonstrations
@@ -71,6 +71,23 @@ def test_sharpened_weights_count_as_the_trusted_share() -> None:
     assert sharpened(torch.ones(10), 0.1).tolist() == pytest.approx([1.0] * 10)  # no differences, nothing to sharpen
     narrow = torch.tensor([1.0, 1e-6, 1e-6, 1e-6])
     assert sharpened(narrow, 0.9).tolist() == pytest.approx((narrow / narrow.mean()).tolist(), abs=1e-4)  # never blunted
+
+
+def test_capped_by_hand() -> None:
+    """0.7 cut to t, with t = 0.4 (t + 0.3): t = 0.2, and all doubled. Below a fifth of five nobody can be: all alike."""
+    weights = torch.tensor([0.05, 0.7, 0.1, 0.1, 0.05], dtype=torch.float64)
+    assert capped(weights, 0.4).tolist() == pytest.approx([0.1, 0.4, 0.2, 0.2, 0.1])
+    assert capped(weights, 0.1).tolist() == pytest.approx([0.2] * 5)
+    assert capped(weights, 0.8) is weights
+
+
+def test_one_that_stands_out_does_not_outweigh_the_others() -> None:
+    """Of 200 one has 2.7, twenty have about 1.6, the others about 1: as in a mix where one is ranked second of ten."""
+    beta = torch.cat([torch.tensor([2.7]), torch.linspace(1.5, 1.7, 20), torch.linspace(0.8, 1.2, 179)])
+    free, limited = sharpened(beta, 0.1), sharpened(beta, 0.1, heaviest=2.0)
+    assert float(free[0] / free.sum()) > 0.2
+    assert float(limited[0] / limited.sum()) == pytest.approx(2.0 / 20, abs=1e-6)
+    assert float(limited.sum() ** 2 / limited.square().sum()) == pytest.approx(20.0, abs=0.1)
 
 
 @pytest.mark.parametrize("seed", range(20, 25))

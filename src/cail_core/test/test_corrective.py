@@ -53,6 +53,7 @@ def test_half_the_pairs_are_displaced_and_led_back(learned: tuple[Corrections, B
     assert torch.equal(made.action[~moved], data.action[rows][~moved])
     inside = moved & (made.action.abs() < 1).all(1)
     eta = -8.0 * (made.action - data.action[rows])[inside]  # what was undone
+    assert (eta * data.action[rows][inside]).sum(1).abs().max() < 1e-5, "ahead or behind is not off the way"
     shift = torch.einsum("nsa,na->ns", moves[inside], eta)
     assert made.state[inside].numpy() == pytest.approx((data.state[rows][inside] + shift).numpy(), abs=1e-5)
     assert made.action.abs().max() <= 1.0

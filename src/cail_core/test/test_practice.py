@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch
 from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
 from cail_core.algorithms.practice import (
+    TRIES,
     Noisy,
     PracticeLearner,
     accepted_from,
@@ -18,7 +21,10 @@ from cail_core.algorithms.practice import (
     deviations,
     drawn_gains,
     learned_returns,
+    missed,
     only,
+    start_weights,
+    usual_length,
 )
 from cail_core.benchmarks.methods import demonstrate
 from cail_core.demos.demonstrations import Demonstrations
@@ -27,6 +33,8 @@ from cail_core.evaluation import evaluate
 from cail_core.policy import Mode, network_of
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks.pointmass import PointMass
+from cail_core.training import train
+from cail_core.training.checkpoint import read_checkpoint
 
 torch.set_num_threads(1)
 
@@ -38,6 +46,26 @@ def test_the_standard_is_a_quantile_of_the_trusted_weight() -> None:
     assert accepted_from(returns, starts, weight, 0.0) == 5.0
     assert accepted_from(returns, starts, weight, 0.6) == 6.0
     assert accepted_from(returns, starts, weight, 0.9) == 7.0
+
+
+def test_the_usual_length_is_the_median_by_trusted_weight() -> None:
+    """Episodes of 2, 1 and 3 pairs with 1, 1 and 4 of 6; then with all of it on the first."""
+    states = np.zeros((6, 1), np.float32)
+    demos = Demonstrations(states, states, states, np.zeros(6, bool), np.array([0, 2, 3, 6]), np.zeros(3, np.int64))
+    assert usual_length(demos, torch.tensor([0.5, 0.5, 1.0, 1.0, 1.0, 2.0])) == 3
+    assert usual_length(demos, torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0, 0.0])) == 2
+
+
+@pytest.mark.parametrize(("usual", "accepted"), [(50, 1.0), (68, 0.0), (33, 0.0)], ids=["as usual", "too short", "too long"])
+def test_what_is_not_about_as_long_as_the_trusted_is_not_cloned(demos: Demonstrations, usual: int, accepted: float) -> None:
+    """All episodes of the point mass have 50 steps."""
+    learner = make_learner(PointMass(), demos, config(), 0)
+    assert isinstance(learner, PracticeLearner)
+    assert learner._usual == 50
+    learner._standard, learner._usual = -1e9, usual
+    learner.begin_segment(0)
+    assert learner.iterate()["accepted_episodes"] == accepted
+    learner.close()
 
 
 def test_only_keeps_whole_episodes() -> None:
@@ -91,25 +119,104 @@ def test_noise_is_spread_from_none_to_twice_as_much() -> None:
     torch.testing.assert_close(deviations(0.1, 3, False), torch.tensor([0.1, 0.1, 0.1]))
 
 
+def test_starts_count_alike_however_many_attempts_at_them_were_accepted() -> None:
+    """Three episodes of 2, 1 and 3 pairs; the first and the last began alike."""
+    states = np.zeros((6, 1), np.float32)
+    demos = Demonstrations(states, states, states, np.zeros(6, bool), np.array([0, 2, 3, 6]), np.zeros(3, np.int64))
+    assert start_weights(demos, np.array([4, 7, 4])).tolist() == [0.5, 0.5, 1.0, 0.5, 0.5, 0.5]
+
+
+def test_a_start_where_nothing_was_good_is_tried_again_and_at_last_given_up() -> None:
+    """Two attempts each: 1 is missed, 2 is not, of 3 only one attempt has ended."""
+    starts, none = np.array([1, 1, 2, 2, 3]), np.zeros(5, bool)
+    known = missed({}, starts, np.array([False, False, False, True, False]), 2)
+    assert known == {1: 1}
+    known = missed({4: 1, **known}, np.array([1, 1]), np.array([False, False]), 2)
+    assert list(known.items()) == [(4, 1), (1, 2)], "the latest comes last"
+    assert missed(known, np.array([1, 1]), np.array([False, True]), 2) == {4: 1}
+    for _ in range(TRIES - 1):  # it has been missed twice already
+        known = missed(known, starts, none, 2)
+    assert 1 not in known
+
+
+def test_a_run_with_attempts_goes_on_as_if_it_had_not_been_stopped(demos: Demonstrations, tmp_path: Path) -> None:
+    made = config()
+    practice = replace(made.practice, attempts=5, cloning_steps=5, standard=0.7)
+    small = replace(made, clone=20, checkpoint_every=1, evaluation_episodes=2, practice=practice,
+                    before=replace(made.before, steps=10))  # fmt: skip
+
+    def go_on(name: str, stop: bool) -> None:
+        train(Repeated(), demos, "cail-hybrid", small, seed=0, out=tmp_path / name, steps=4000, stop=lambda: stop)
+
+    go_on("whole", False)
+    for _ in range(4):
+        go_on("parts", True)
+    assert read_checkpoint(tmp_path / "whole/checkpoint.safetensors")["learner"]["missed"]
+    for name in ("metrics.csv", "policy/policy.safetensors"):
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes(), name
+
+
+class Repeated(PointMass):
+    """A point mass whose environments note which episodes they were told to begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.agendas: list[list[list[int]]] = []
+
+    def make_env(self, num_envs: int) -> Any:
+        env, agendas = super().make_env(num_envs), self.agendas
+
+        def begin(agenda: list[list[int]]) -> Any:
+            agendas.append(agenda)
+            return env.reset(agenda[0][1])  # a start that was missed, if there is one
+
+        env.begin = begin  # type: ignore[attr-defined]
+        return env
+
+
+def test_every_second_start_is_one_that_was_missed(demos: Demonstrations) -> None:
+    made, task = config(), Repeated()
+    learner = make_learner(task, demos, replace(made, clone=1, practice=replace(made.practice, attempts=5, cloning_steps=1)), 0)
+    assert isinstance(learner, PracticeLearner)
+    learner.begin_segment(0)
+    learner._standard = 1e9  # nothing is accepted
+    learner.iterate()
+    first, later = task.agendas[0][0], task.agendas[0][5]
+    assert all(agenda == first for agenda in task.agendas[0][:5])
+    assert all(agenda == later for agenda in task.agendas[0][5:])
+    assert first != later
+    assert learner._missed == dict.fromkeys([first[0], first[1], later[0], later[1]], 1), "two episodes of 50 steps each"
+    again = learner.state()["missed"]
+    learner.iterate()
+    learner.close()
+    assert [task.agendas[1][0][1], task.agendas[1][5][1], task.agendas[1][0][3], task.agendas[1][5][3]] == list(again)
+
+
+def test_attempts_where_no_episode_can_begin_twice_are_refused(demos: Demonstrations) -> None:
+    made = config()
+    with pytest.raises(BadInput, match="attempts: 1, given 2: the task 'pointmass' cannot begin an episode twice"):
+        make_learner(PointMass(), demos, replace(made, practice=replace(made.practice, attempts=2)), 0)
+
+
 @pytest.mark.parametrize("num_envs", [1, 4, 5])
 def test_gains_come_in_pairs_that_cancel(num_envs: int) -> None:
     gains = drawn_gains(0.3, num_envs, 2, torch.Generator().manual_seed(0))
     assert gains.shape == (num_envs, 2)
-    pairs = num_envs // 2
-    half = (num_envs + 1) // 2
-    torch.testing.assert_close(gains[:pairs] * gains[half : half + pairs], torch.ones(pairs, 2))
+    pairs = 2 * (num_envs // 2)
+    torch.testing.assert_close(gains[:pairs:2] * gains[1:pairs:2], torch.ones(pairs // 2, 2))
     assert drawn_gains(0.0, num_envs, 2, torch.Generator()).eq(1).all()
 
 
 def test_the_better_group_without_its_last_quarter() -> None:
     """Five around 1, four around 0: ⌈¾ · 5⌉ = 4 of the five are taken. One lost far out does not make a group of its own."""
     returns = torch.tensor([0.9, 0.0, 1.1, 0.1, 1.0, -0.1, 1.2, 0.05, 0.8])
-    assert better(returns).tolist() == [True, False, True, False, True, False, True, False, False]
+    assert better(returns, 0.75).tolist() == [True, False, True, False, True, False, True, False, False]
+    assert better(returns, 1.0).tolist() == [True, False, True, False, True, False, True, False, True]
     many = returns.repeat(3)
-    assert better(many).sum() == 12
-    assert better(torch.cat([many, torch.tensor([-50.0])])).tolist() == [*better(many).tolist(), False]
-    assert better(torch.tensor([3.0])).tolist() == [True]
-    assert better(torch.tensor([2.0, 2.0])).sum() == 1
+    assert better(many, 0.75).sum() == 12
+    assert better(torch.cat([many, torch.tensor([-50.0])]), 0.75).tolist() == [*better(many, 0.75).tolist(), False]
+    assert better(torch.tensor([3.0]), 0.75).tolist() == [True]
+    assert better(torch.tensor([2.0, 2.0]), 0.75).sum() == 1
 
 
 def test_of_a_round_the_better_group_is_cloned(demos: Demonstrations) -> None:

@@ -38,7 +38,7 @@ class PandaConfig:
     carry_max_ticks: int = setting(2000, "time limit of `panda-carry`, ticks (the paper's)", low=1)
     workers: int = setting(0, "processes that step the environments, 0: one for each core; episodes do not depend on it", low=0)
     explicit_gripper: bool = setting(False, "a fourth action opens (> 0) or closes the gripper, in place of the reflex")
-    practice_margin_m: float = setting(0.012, "the obstacle is wider by this on every side while a policy practises", low=0.0,
+    practice_margin_m: float = setting(0.018, "the obstacle is wider by this on every side while a policy practises", low=0.0,
                                        high=0.05)
     task: PickPlaceAvoidConfig = setting(PickPlaceAvoidConfig, "what counts as held, dropped, moved, standing")
     limits: Limits = setting(Limits, "of the safety filter that every action passes")

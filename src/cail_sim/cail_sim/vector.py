@@ -151,10 +151,19 @@ class LocalEnv:
         self._envs, self._batch, self._rows = dict(zip(rows, envs, strict=True)), batch, rows
         self._slice = slice(rows[0], rows[-1] + 1)
         self._rngs: dict[int, np.random.Generator] = {}
+        self._agenda: dict[int, list[int]] = {}
 
     def reset(self, seed: int) -> Array:
+        self._agenda.clear()
         for row in self._rows:
             self._begin(row, np.random.default_rng((seed, row)))
+        return self._batch.observation.copy()
+
+    def begin(self, agenda: Sequence[Sequence[int]]) -> Array:
+        """As `RepeatingEnv.begin`."""
+        for row in self._rows:
+            first, *self._agenda[row] = agenda[row]
+            self._begin(row, np.random.default_rng(first))
         return self._batch.observation.copy()
 
     def restart(self, which: int, seed: int) -> Array:
@@ -182,6 +191,8 @@ class LocalEnv:
         for i, (row, outcome) in enumerate(zip(self._rows, outcomes, strict=True)):
             if outcome is not None:
                 codes[i] = OUTCOMES.index(outcome)
+                if following := self._agenda.get(row):
+                    self._rngs[row] = np.random.default_rng(following.pop(0))
                 envs[i].start(self._rngs[row])
                 seen[i] = envs[i].observe()
         return rewards, codes, reached, seen
@@ -259,6 +270,11 @@ class WorkerEnv:
 
     def reset(self, seed: int) -> Array:
         self._all(f"reset {seed}")
+        return self._batch.observation.copy()
+
+    def begin(self, agenda: Sequence[Sequence[int]]) -> Array:
+        """As `RepeatingEnv.begin`."""
+        self._all(f"begin {json.dumps([list(seeds) for seeds in agenda])}")
         return self._batch.observation.copy()
 
     def restart(self, which: int, seed: int) -> Array:

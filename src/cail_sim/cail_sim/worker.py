@@ -46,6 +46,8 @@ def serve(about: dict[str, Any], answers: TextIO) -> None:
                 stretch.arrays.clear()  # they hold the memory
         elif command == "reset":
             env.reset(int(rest))
+        elif command == "begin":
+            env.begin(json.loads(rest))
         elif command == "restart":
             which, seed = rest.split()
             env.restart(int(which), int(seed))

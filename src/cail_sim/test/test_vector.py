@@ -19,7 +19,7 @@ from cail_core.demos.collect import collect
 from cail_core.evaluation import evaluate
 from cail_core.policy import ACTION_BOUND, Mode, Network
 from cail_core.tasks import BatchEnv
-from cail_core.tasks.base import PlayingEnv
+from cail_core.tasks.base import PlayingEnv, RepeatingEnv
 from cail_sim.tasks import Panda
 from cail_sim.vector import Batch, LocalEnv, WorkerEnv, WorkerLost
 
@@ -50,6 +50,30 @@ def test_episodes_do_not_depend_on_the_number_of_workers_or_environments() -> No
             env.close()
     assert (found[0] == found[1]).all()
     assert (found[0] == found[2]).all()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_episodes_begin_as_they_are_told_to(workers: int) -> None:
+    """Two environments with the same agenda of three, a third with another; after it each goes on by itself."""
+    env = with_workers(workers, max_ticks=50).make_env(3)  # five decisions
+    assert isinstance(env, RepeatingEnv)
+    try:
+        begun = [env.begin([[7, 8, 7], [7, 8, 7], [8, 9, 10]])]
+        for _ in range(3):
+            for _ in range(5):
+                step = env.step(np.random.default_rng(0).uniform(-1, 1, (3, 3)).astype(np.float32))
+            assert step.truncated.all()
+            begun.append(step.observation)
+        plain = env.reset(3)
+        assert (plain == env.reset(3)).all()
+    finally:
+        env.close()
+    for first, second, _ in begun:
+        assert (first == second).all()
+    assert (begun[0][0] == begun[2][0]).all()
+    assert (begun[0][2] == begun[1][0]).all()
+    assert (begun[0][0] != begun[1][0]).any()
+    assert (begun[3][0] != begun[2][0]).any()
 
 
 def small_network(rng: np.random.Generator) -> Network:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -156,16 +157,19 @@ def segment_mean(values: Tensor, segment: Tensor, segments: int) -> Tensor:
     return total / count.clamp_min(1)
 
 
-def sharpened(beta: Tensor, trusted: float) -> Tensor:
+def sharpened(beta: Tensor, trusted: float, heaviest: float = math.inf) -> Tensor:
     """β^κ with mean 1, κ ≥ 1 such that the weights count as `trusted`·n pairs: (Σw)² / Σw² ≤ trusted·n.
 
     A ranking fixes the order of confidences and not their size: how far β spreads depends on the outer loss, its
     temperature and the length of the training. How much data a policy needs does not.
+
+    No weight is more than `heaviest` times that of one of trusted·n pairs which all count alike: a power makes a single
+    demonstration that stands out a little outweigh many others.
     """
     log_beta = torch.log(beta.clamp_min(1e-12)).double()
 
     def weights(kappa: float) -> Tensor:
-        return torch.softmax(kappa * log_beta, dim=0)
+        return capped(torch.softmax(kappa * log_beta, dim=0), heaviest / (trusted * len(beta)))
 
     low, high = 1.0, 1.0
     wanted = trusted * len(beta)
@@ -175,6 +179,22 @@ def sharpened(beta: Tensor, trusted: float) -> Tensor:
         middle = (low + high) / 2
         low, high = (middle, high) if 1 / weights(middle).pow(2).sum() > wanted else (low, middle)
     return (weights(high) * len(beta)).to(beta.dtype)
+
+
+def capped(weights: Tensor, most: float) -> Tensor:
+    """Weights of sum 1 cut at a level such that, when they sum to 1 again, none is more than `most`, where that can be.
+
+    With the k largest cut to the level t the sum is kt plus the rest; t = most · that sum.
+    """
+    if float(weights.max()) <= most:
+        return weights
+    ordered = weights.sort(descending=True).values
+    k = torch.arange(len(ordered), dtype=ordered.dtype)
+    rest = ordered.flip(0).cumsum(0).flip(0)
+    level = most * rest / (1.0 - most * k).clamp_min(1e-12)
+    enough = torch.nonzero(ordered <= level)
+    cut = weights.clamp_max(float(level[enough[0]])) if len(enough) else torch.ones_like(weights)
+    return cut / cut.sum()
 
 
 def make_confidence(demos: Demonstrations, config: ConfidenceConfig, generator: torch.Generator) -> Confidence:

@@ -4,8 +4,9 @@ A clone is a little off at every step, and where it then is nobody has shown wha
 show what an action does: s' − s is learned from all of them, and B(s) = ∂s'/∂a, how an action moves the state, is read off it.
 From a state displaced by n steps' worth of some action η the way back is that action undone, over k steps:
 
-    (s, a)   →   (s + n B(s) η, a − n η / k)
+    (s, a)   →   (s + n B(s) η, a − n η / k),   η ⊥ a
 
+Who is ahead or behind on the way is not off it: undone too, that would hold a policy in the middle of each way's last stretch.
 The idea of taking corrective labels from learned dynamics is that of Ke et al. 2023, "CCIL".
 """
 
@@ -50,6 +51,8 @@ class Corrections:
 def displaced(pairs: Batch, moves: Tensor, steps: float, back_over: float, generator: torch.Generator) -> Batch:
     """The pairs, every second one displaced by about `steps` steps' worth of action and told the way back; `moves` is B."""
     eta = steps * torch.randn(pairs.action.shape, generator=generator)
+    along = pairs.action / pairs.action.norm(dim=1, keepdim=True).clamp_min(1e-6)
+    eta = eta - (eta * along).sum(1, keepdim=True) * along
     eta = eta * (torch.rand((len(eta), 1), generator=generator) < 0.5)
     state = pairs.state + torch.einsum("nsa,na->ns", moves, eta)
     return pairs._replace(state=state, action=(pairs.action - eta / back_over).clamp(-1.0, 1.0))

@@ -31,6 +31,7 @@ from cail_core.algorithms.method import MethodConfig
 from cail_core.algorithms.rinse import smooth_confidence
 from cail_core.algorithms.selection import select
 from cail_core.algorithms.two_iwil import predicted_confidence
+from cail_core.algorithms.ways import of_one_way
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.networks import Standardise, TanhGaussianActor
 from cail_core.rl.ppo import PPO
@@ -103,11 +104,16 @@ class _Weighted:
             self._confidence = FreeConfidence(demos, config.beta, GIVEN[config.confidence](demos, config, generator))
         else:
             self._confidence = make_confidence(demos, config.beta, generator)
-        self._weight = sharpened(self._confidence.all(), config.trusted)
+        self._weight = self._sharpened()
         self.cail: Cail
 
     def confidence(self) -> Tensor:
         return self._confidence.all()
+
+    def _sharpened(self) -> Tensor:
+        """What each pair counts for the policy."""
+        weight = sharpened(self._confidence.all(), self.config.trusted, self.config.heaviest or math.inf)
+        return of_one_way(weight, self._demos, self.config.one_way) if self.config.one_way else weight
 
     @torch.no_grad()
     def learned_returns(self) -> list[float] | None:
@@ -168,7 +174,7 @@ class _Weighted:
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cail.restore(state["cail"])
-        self._weight = sharpened(self._confidence.all(), self.config.trusted)
+        self._weight = self._sharpened()
         self.done = state["done"]
         self.generator.set_state(state["generator"])
 
@@ -256,7 +262,7 @@ class OnlineLearner(_Weighted, ABC):
 
     def iterate(self) -> Metrics:
         """Collect with π; improve the reward; improve π on it."""
-        if self.done == 0 and self.config.clone:
+        if self._iterations == 0 and self.config.clone:
             self._clone()
         rollout = collect(self._env, self._observation, self.ppo, self.config.ppo.steps_per_env)
         self._observation = rollout.current

@@ -77,6 +77,8 @@ class PracticeConfig:
 
     num_envs: int = setting(16, "environments to play in", low=1)
     steps_per_env: int = setting(450, "steps in each of them, in a round", low=1)
+    attempts: int = setting(1, "environments in a row that begin the same episodes, each with its own noise and gains: starts "
+                               "then count alike, and where no attempt is accepted it is tried again", low=1)
     noise: float = setting(0.1, "σ of the actions while playing, before squashing", low=1e-3)
     spread: bool = setting(False, "the environments play with different noise, from none to twice `noise`, instead of all with "
                                   "the same: what is handed out plays without any")
@@ -85,6 +87,8 @@ class PracticeConfig:
     accept: str = setting("standard", "which own episodes are cloned, by their learned return. standard: those that come up to "
                                       "the trusted demonstrations; better: of a round's two groups the better one",
                           choices=("standard", "better"))
+    of_better: float = setting(0.75, "better: the upper share of that group; the rest are the slow ones and those that only look "
+                                     "as if they belonged to it", low=0.01, high=1.0)
     standard: float = setting(0.3, "but for the worst of the trusted demonstrations, up to this share of their weight", low=0.0,
                               high=1.0)
     cloning_steps: int = setting(500, "gradient steps after each round", low=1)
@@ -107,6 +111,11 @@ class MethodConfig:
                             choices=("none", "before", "during", "refined", "classifier", "smoothness"))
     trusted: float = setting(1.0, "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
                                   "pairs (effective sample size); 1: β itself, as in the paper", low=0.01, high=1.0)
+    heaviest: float = setting(0.0, "no pair's weight is more than so many times what each would have if just the share `trusted` "
+                                   "counted, all alike: a single demonstration cannot outweigh the others; 0: no limit", low=0.0)
+    one_way: float = setting(0.0, "only the way is cloned that most of the trusted demonstrations go, if there are several; "
+                                  "those of one way are linked by steps of at most so many times the usual distance to the "
+                                  "nearest one (algorithms/ways.py); 0: all", low=0.0)
     weighting: str = setting("draw", "draw: pairs come into a batch in proportion to their weight; loss: all alike, and the "
                                      "weight stands in the loss (Eq. 11), where a batch is mostly pairs that hardly count. The "
                                      "same on average; with `during` always in the loss", choices=("draw", "loss"))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,8 @@ class Cell:
     @property
     def key(self) -> str:
         """The folder's name: readable, and different for different cells; the place in a table does not count."""
-        facts = {**asdict(self), "at": "", "version": __version__}
+        settings = None if self.method == ORACLE else _settings(self.method, self.task, json.dumps(self.changes))
+        facts = {**asdict(self), "at": "", "version": __version__, "settings": settings}
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
         return f"{self.task}-{self.method}-{self.seed}-{digest}"
 
@@ -77,14 +79,19 @@ class Cell:
 
 def config_of(cell: Cell) -> MethodConfig:
     """The method's installed settings with the cell's changes."""
-    values = json.loads(json.dumps(to_dict(method_config(cell.method, cell.task))))
-    for name, value in cell.changes.items():
+    return build(MethodConfig, _settings(cell.method, cell.task, json.dumps(cell.changes)), f"changes of {cell.method}")
+
+
+@lru_cache
+def _settings(method: str, task: str, changes: str) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(json.dumps(to_dict(method_config(method, task))))
+    for name, value in json.loads(changes).items():
         *path, last = name.split(".")
         place = values
         for part in path:
             place = place[part]
         place[last] = value
-    return build(MethodConfig, values, f"changes of {cell.method}")
+    return values
 
 
 def mix_of(task: Task, shares: Mapping[str, float]) -> Mix:

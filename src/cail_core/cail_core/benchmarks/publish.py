@@ -207,7 +207,7 @@ def _curves(study: Study, results: Results, out: Path, what: str = "return") -> 
             panel.fill_between(x, mean - std, mean + std, alpha=0.2, color=line.get_color())
         panel.set(xlabel="environment steps", ylabel="return while exploring" if what == "return" else "outer loss", title=place)
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        panel.legend(fontsize=7)
+        panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _png(figure)
 
 
@@ -235,7 +235,7 @@ def _lines(study: Study, results: Results, out: Path) -> bytes:
                            color=f"C{number}", label=method if name in ("", measured[0].partition("=")[0]) else None)
     panel.set(ylabel=study.value, title=textwrap.fill(study.text, 45))
     panel.tick_params(axis="x", labelrotation=45)
-    panel.legend(fontsize=7)
+    panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _png(figure)
 
 

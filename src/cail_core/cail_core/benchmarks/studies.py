@@ -53,9 +53,9 @@ POINTMASS = Environment("pointmass", ("expert", "good", "fair", "poor", "hopeles
 REACHER = Environment("reacher", ("optimal", "early-9", "early-10", "early-42", "early-80"), 200_000,
                       suboptimal=("early-9", "early-10", "early-42", "early-72", "early-78", "early-80"))
 ANT = Environment("ant", ("optimal", "early-3700", "early-2900", "early-2100", "early-1000"), 200_000, 2000)
-PANDA = Environment("panda", PANDA_PEOPLE, 57_600, 8000, 115_200, PANDA_SHARES, "unalike")
+PANDA = Environment("panda", PANDA_PEOPLE, 57_600, 8000, 230_400, PANDA_SHARES, "unalike")
 PANDA_HARD = replace(PANDA, shares=(0.06, 0.06, 0.06, 0.06, 0.05, 0.31, 0.15, 0.25))
-UR5E = Environment("ur5e", PANDA_PEOPLE, 57_600, 8000, 115_200, PANDA_SHARES, "unalike")
+UR5E = Environment("ur5e", PANDA_PEOPLE, 57_600, 8000, 230_400, PANDA_SHARES, "unalike")
 RECORDED = (*OFFLINE, ORACLE)
 
 
@@ -72,6 +72,8 @@ class Budget:
     """Only as many methods and settings as show that the study works."""
     every: int = 1
     """Of the values that a study varies, every so-manieth."""
+    compared: tuple[str, ...] = COMPARED
+    """The methods of studies that vary the demonstrations."""
     changes: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -83,8 +85,8 @@ TINY: dict[str, Any] = {
 }
 """Settings with which a cell takes a moment and learns nothing."""
 SMOKE = Budget(2, (POINTMASS,), 0.01, episodes=20, evaluation_episodes=10, few=True, changes=TINY)
-SHORT = Budget(3, (POINTMASS, REACHER, replace(ANT, methods=("cail", "airl", "cail-hybrid", *RECORDED)),
-                   replace(PANDA, methods=("cail-hybrid", *RECORDED))), every=2)
+SHORT = Budget(3, (POINTMASS, REACHER, replace(ANT, methods=("cail", "airl", "cail-bc", "bc", ORACLE)),
+                   replace(PANDA, methods=("cail-hybrid", *RECORDED))), every=2, compared=("cail", "2iwil", "airl", "gail"))
 FULL = Budget(10, (POINTMASS, REACHER, ANT, PANDA, UR5E))
 BUDGETS = {"smoke": SMOKE, "short": SHORT, "full": FULL}
 
@@ -145,7 +147,7 @@ def label_ratio(budget: Budget, first: int) -> Cells:
 
 def optimality(budget: Budget, first: int) -> Cells:
     """A fifth of the demonstrations is optimal, all others come from one other policy."""
-    methods = COMPARED[:1] if budget.few else COMPARED
+    methods = budget.compared[:1] if budget.few else budget.compared
     made = []
     for env in _where(budget, REACHER):
         others = _varied(budget, env.suboptimal or env.people[1:], env.people[-1:])
@@ -156,7 +158,7 @@ def optimality(budget: Budget, first: int) -> Cells:
 
 def ratio(budget: Budget, first: int) -> Cells:
     """The share of optimal demonstrations varies, the others share the rest."""
-    methods = COMPARED[:1] if budget.few else COMPARED
+    methods = budget.compared[:1] if budget.few else budget.compared
     shares = _varied(budget, (0.05, 0.1, 0.2, 0.4, 0.8), (0.1, 0.5))
     made = []
     for env in _where(budget, REACHER):

@@ -137,6 +137,16 @@ class RestartableEnv(BatchEnv, Protocol):
         ...
 
 
+@runtime_checkable
+class RepeatingEnv(BatchEnv, Protocol):
+    """Environments that can be told what episodes to begin, the same ones again too."""
+
+    def begin(self, agenda: Sequence[Sequence[int]]) -> Array:
+        """Start all episodes anew: environment i begins its first from the seed agenda[i][0], its second from agenda[i][1], and
+        so on; when these are used up, it goes on with others. The same seed gives the same start in any of them."""
+        ...
+
+
 class Played(NamedTuple):
     """T steps of n environments, every array [T, n, …] as in `Step`; `current` [n, …] is the state to act on next."""
 

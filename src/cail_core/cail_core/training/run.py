@@ -166,7 +166,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 _stop_if_diverged(metrics, learner, out)
                 last = i == config.checkpoint_every - 1 or learner.done >= run.steps
                 if config.keep == "best":
-                    metrics |= _evaluated(run, learner) if last else dict.fromkeys(EVALUATED, math.nan)
+                    metrics |= _evaluated(run, learner, segment) if last else dict.fromkeys(EVALUATED, math.nan)
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
                 if watch is not None:
@@ -188,15 +188,22 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
         watch(learner.done, learner.done, {})
 
 
-def _evaluated(run: Run, learner: Learner) -> Metrics:
-    """How the policy does now, without exploration, in episodes that nothing else looks at."""
+def _evaluated(run: Run, learner: Learner, segment: int) -> Metrics:
+    """How the policy does now, without exploration, in episodes that nothing else looks at.
+
+    Others at each checkpoint: a rare failure that the first ones do not show is then seen by the next.
+    """
     def played(task: Task) -> Evaluation:
-        return evaluate(task, Mode(network_of(learner.actor)), run.config.evaluation_episodes, run.seed + SELECTION_STREAM)
+        return evaluate(task, Mode(network_of(learner.actor)), run.config.evaluation_episodes, selection_seed(run.seed, segment))
 
     result = played(run.task)
     stricter = played(run.task.stricter()).success_rate if isinstance(run.task, Practised) else math.nan
     success = result.success_rate if run.task.spec.has_success else 0.0
     return dict(zip(EVALUATED, (success, stricter, result.mean), strict=True))
+
+
+def selection_seed(seed: int, segment: int) -> int:
+    return int(np.random.SeedSequence((seed, SELECTION_STREAM, segment)).generate_state(1)[0])
 
 
 def _save(run: Run, learner: Learner, progress: dict[str, Any]) -> None:
