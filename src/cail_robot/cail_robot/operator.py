@@ -27,15 +27,19 @@ def wait_for(what: Callable[[], Any], text: str, timeout_s: float = 60.0) -> Any
 
 
 class Operator:
-    """A node that commands an arm and hears all that it says; its own thread spins it. Use as a context."""
+    """A node that commands an arm and hears all that it says; its own thread spins it. Use as a context.
 
-    def __init__(self, namespace: str = "/arm") -> None:
+    With `clear_faults` it sets an arm going again that a watchdog has stopped, as a person would do on a machine that stalls.
+    """
+
+    def __init__(self, namespace: str = "/arm", *, clear_faults: bool = False) -> None:
         from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
         from geometry_msgs.msg import PoseStamped, TwistStamped
         from sensor_msgs.msg import JointState
         from std_msgs.msg import Float64
         from std_srvs.srv import SetBool, Trigger
 
+        self._clear_faults = clear_faults
         self.context, self.node, self.executor = join("operator", namespace)
         self.heard: dict[str, deque[Any]] = {}
         topics = {
@@ -102,7 +106,7 @@ class Operator:
         """The node is there, enabled, and has had its zero command."""
         wait_for(lambda: self.node.count_subscribers("twist_cmd") and self.heard["ee_pose"], "the arm's node")
         answer = self.call("enable", data=True)
-        if not answer.success:
+        if not answer.success and not self._clear_faults:
             raise ArmError(answer.message)
         self.free()
 
@@ -110,6 +114,9 @@ class Operator:
         """Send zero commands until motion is permitted."""
 
         def permitted() -> bool:
+            if self._clear_faults and self.state().startswith(("FAULT", "IDLE")):
+                self.call("clear_fault")
+                self.call("enable", data=True)
             self.send()
             return self.state() == PERMITTED
 
@@ -121,7 +128,7 @@ class Operator:
         while not done():
             if time.monotonic() > until:
                 raise ArmError(f"drove 30 s for {text}; {self.state()}")
-            if self.state().startswith("HOLDING"):
+            if self.state().startswith("HOLDING") or (self._clear_faults and self.state() != PERMITTED):
                 self.free()
             self.send(twist)
             time.sleep(0.01)

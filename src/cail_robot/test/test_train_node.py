@@ -33,6 +33,19 @@ CHECKPOINT = 5 * 500
 """Steps between two checkpoints with the settings below."""
 RESULTS = ("policy/policy.safetensors", "confidence.parquet", "metrics.csv", "ranked.csv")
 NODE = "import sys; from cail_robot.train_node import main; sys.exit(main())"
+UNHURRIED = """
+import sys, time
+from cail_robot import train_node
+told = train_node.Trainer._watch
+def watch(self, done, steps, metrics):
+    told(self, done, steps, metrics)
+    while not self._asked and self._broadcast._node._progress.get_subscription_count() == 0:
+        time.sleep(0.01)
+    time.sleep(1.5 * train_node.PUBLISH_PERIOD_S)
+train_node.Trainer._watch = watch
+sys.exit(train_node.main())
+"""
+"""Goes on once it is heard, and each phase lasts long enough to be told: the rest of a run can be shorter than discovery."""
 WITHOUT_ROS_AFTER = """
 import sys, rclpy
 from cail_robot import train_node
@@ -139,7 +152,7 @@ def listener() -> Iterator[Listener]:
 def test_stopped_twice_and_gone_on_with_it_trains_what_cail_train_trains(folder: Path, listener: Listener) -> None:
     assert main(["train", *arguments(folder, "whole")]) == 0
     command = arguments(folder, "run")
-    with Running(command) as first:
+    with Running(command, UNHURRIED) as first:
         begun = listener.phase("training")
         first.process.send_signal(signal.SIGINT)
         stopped = listener.phase("stopped")
@@ -152,7 +165,7 @@ def test_stopped_twice_and_gone_on_with_it_trains_what_cail_train_trains(folder:
     assert len((folder / "run" / "metrics.csv").read_text().splitlines()) == 1 + stopped["step"] // 500
 
     heard = len(listener.progress)
-    with Running(command) as second:
+    with Running(command, UNHURRIED) as second:
         resumed = listener.phase("training", after=heard)
         second.process.send_signal(signal.SIGINT)
         wait_for(lambda: listener.progress[-1]["phase"] in ("stopping", "stopped"), "the first SIGINT to be seen")
@@ -161,7 +174,7 @@ def test_stopped_twice_and_gone_on_with_it_trains_what_cail_train_trains(folder:
     assert resumed["step"] >= stopped["step"]
 
     heard = len(listener.progress)
-    with Running([*command, "--report", "false"]) as third:
+    with Running([*command, "--report", "false"], UNHURRIED) as third:
         done = listener.phase("done", after=heard)
         code, said = third.end()
     assert code == 0, said

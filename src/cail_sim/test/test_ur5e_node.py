@@ -44,7 +44,7 @@ def test_the_simulated_ur5e_moves_over_the_topics_and_leaves_nothing_behind(tmp_
     host, config = free_host(), tmp_path / "patient.yaml"
     config.write_text(PATIENT)
     up = ("-m", "cail_core.cli", "up", "ur5e-sim", "--host", host, "--config", config)
-    with node_process(*up) as node, Operator() as operator:
+    with node_process(*up) as node, Operator(clear_faults=True) as operator:
         operator.ready()
         start = operator.heard["ee_pose"][-1].pose.position.y
         moved = lambda: operator.heard["ee_pose"][-1].pose.position.y > start + 0.01  # noqa: E731
