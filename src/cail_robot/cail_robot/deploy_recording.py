@@ -49,9 +49,9 @@ class Parts:
     def start(self, by: str) -> None:
         self._submit(lambda recorder: self._start(recorder, by))
 
-    def cut(self, outcome: str, by: str, then: str | None = None) -> None:
+    def cut(self, outcome: str, by: str, then: str | None = None, why: str = "") -> None:
         """Save what one has commanded, and go on recording what the next one commands."""
-        self._submit(lambda recorder: self._cut(recorder, outcome, by, then))
+        self._submit(lambda recorder: self._cut(recorder, outcome, by, then, why))
 
     def discard(self) -> None:
         self._submit(_discard)
@@ -73,13 +73,13 @@ class Parts:
         except CailError as fault:
             self.trouble = str(fault)
 
-    def _cut(self, recorder: Recorder, outcome: str, by: str, then: str | None) -> None:
+    def _cut(self, recorder: Recorder, outcome: str, by: str, then: str | None, why: str) -> None:
         recorder.demonstrator = by
         try:
             if not recorder.recording:
                 raise RecordingRefused(recorder.warning)
             if recorder.frames:
-                recorder.save(outcome)
+                recorder.save(outcome, why)
             else:
                 recorder.discard()
         except (CailError, OSError) as fault:

@@ -15,12 +15,13 @@ from typing import Protocol
 
 import numpy as np
 
+from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
 from cail_core.recording.moments import Moment, Vector
 from cail_robot.deploy_config import DeployConfig, Deployment
 from cail_robot.deploy_home import WayHome
 from cail_robot.deploy_recording import Parts
-from cail_robot.deploy_tally import Played, Tally
+from cail_robot.deploy_tally import Played, Tally, outcome_of_stop
 from cail_robot.desk import ArmLink
 from cail_robot.recorder import Recorder
 from cail_robot.teleop import (
@@ -291,12 +292,12 @@ class Session:
         elif self.phase is Phase.POLICY:
             twist = self._decide(now)
         elif self.phase is Phase.STOPPED and not self._attended and now - self._since > self.config.settle_s:
-            self._finish("failure", self._why)
+            self._finish(self._outcome, self._why)
         elif self.phase is Phase.ENDING:
             by_task = not self._why and self._outcome != "timeout"
             if not by_task or self.parts.has_seen_the_end() or now - self._since > self.config.settle_s:
                 self._become(Phase.SAVING, self.message)
-                self.parts.cut(self._outcome, self.commander)
+                self.parts.cut(self._outcome, self.commander, why=self._why)
         elif self.phase is Phase.SAVING and not self.parts.busy:
             self._count()
         self._move(twist)
@@ -340,7 +341,7 @@ class Session:
                 self.tally.stale_stops += 1
             self.message = f"no command: {', '.join(self._stale)}"
             if now - self._stale_since > self.config.stale_grace_s:
-                self._stop(f"no command: {', '.join(self._stale)}")
+                self._stop(f"no command: {', '.join(self._stale)}", INTERRUPTED)
             return NOWHERE
         if self._stale_since is not None:
             self._stale_since, self.message = None, "all inputs are fresh again"
@@ -349,7 +350,7 @@ class Session:
             return NOWHERE
         if not self.link.permitted and not self.dry_run:
             if self.link.state not in ("ENABLED", "HOLDING"):
-                self._stop(f"the arm stopped: {self.link.report.state}")
+                self._stop(f"the arm stopped: {self.link.report.state}", outcome_of_stop(self.link.report.state))
             elif not self._held:
                 self._held = True
                 self.tally.holds += 1
@@ -386,8 +387,9 @@ class Session:
             self.message = f"the guard slows to {share:.0%}: {self.distance:.2f} from what it learned from"
         return share
 
-    def _stop(self, why: str) -> None:
-        self._why = why
+    def _stop(self, why: str, outcome: str = "failure") -> None:
+        """`outcome`: what the episode comes to if nobody goes on with it."""
+        self._why, self._outcome = why, outcome
         self._become(Phase.STOPPED, why + (" (drive on by hand, Enter: policy, f: end)" if self._attended else ""))
         self._tell("stopped")
 

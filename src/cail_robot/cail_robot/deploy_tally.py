@@ -6,10 +6,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cail_core.demos.episode import INTERRUPTED
 from cail_core.evaluation import Evaluation
 
-ENDS = ("success", "dropped", "collided", "timeout", "failure")
+ENDS = ("success", "dropped", "collided", "timeout", "failure", INTERRUPTED)
 WORDS = {"timeout": "timed out", "failure": "other failures"}
+SAFETY_STOPS = ("protective stop", "emergency stop", "safeguard stop", "safety", "recovery mode")
+"""An arm that stops with these words may well have been driven into it."""
+
+
+def outcome_of_stop(state: str) -> str:
+    """What an episode comes to that an arm ended by stopping, by what it says of itself."""
+    return "failure" if any(words in state for words in SAFETY_STOPS) else INTERRUPTED
 
 
 @dataclass(frozen=True)

@@ -252,8 +252,8 @@ class Recorder:
                     self.hear(message._replace(received_ns=now))
             return self.episodes
 
-    def save(self, outcome: str) -> Saved:
-        """Put the open episode on the device, as success or failure; it is there when this returns."""
+    def save(self, outcome: str, why: str = "") -> Saved:
+        """Put the open episode on the device, as success or failure, and what ended it; it is there when this returns."""
         with self._lock:
             bag, maker, writer = self._bag, self._maker, self._writer
             if bag is None or maker is None or writer is None:
@@ -261,7 +261,7 @@ class Recorder:
             last = self._moments.flush()
             if last is not None:
                 maker.add(last)
-            episode = maker.episode(self.demonstrator, outcome, self._trim, bag.stem)  # refuses one without frames
+            episode = maker.episode(self.demonstrator, outcome, self._trim, bag.stem, why)  # refuses one without frames
             path = bag.finish(
                 {
                     "task": self._task.spec.name,
@@ -269,6 +269,7 @@ class Recorder:
                     "timing": asdict(self._timing),
                     "demonstrator": self.demonstrator,
                     "outcome": outcome,
+                    "why": why,
                     "trim": asdict(self._trim),
                     "cail_version": __version__,
                     "saved_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),

@@ -249,6 +249,33 @@ def test_a_stale_input_stops_and_says_which_and_how_old(tmp_path: Path) -> None:
     assert made.tally.stale_stops == 2
 
 
+@pytest.mark.parametrize(("said", "outcome"), [
+    ("FAULT: the node was silent for 120 ms; clear_fault permits motion", "interrupted"),
+    ("FAULT: the program was stopped at the pendant, or by its watchdog; clear_fault starts it again", "interrupted"),
+    ("FAULT: protective stop: look for its cause, then clear_fault", "failure"),
+    ("FAULT: emergency stop: make the cell safe, release the button, then clear_fault", "failure"),
+])  # fmt: skip
+def test_what_the_arm_s_link_ended_is_no_failure_of_the_policy(tmp_path: Path, said: str, outcome: str) -> None:
+    arm = Arm()
+    made, _ = session(tmp_path, arm, attended=False)
+    until(made, Phase.POLICY)
+    arm.stop()
+    arm.report = ArmReport(said, "", (), 1.0)
+    until(made, Phase.DONE)
+    assert [(one.outcome, one.why) for one in made.tally.episodes] == [(outcome, f"the arm stopped: {said}")]
+
+
+def test_what_an_input_ended_is_interrupted(tmp_path: Path) -> None:
+    arm = Arm()
+    made, _ = session(tmp_path, arm, attended=False)
+    until(made, Phase.POLICY)
+    arm.late = {"target_pose": 0.7}
+    until(made, Phase.STOPPED, most=100)
+    arm.late = {}
+    until(made, Phase.DONE)
+    assert [one.outcome for one in made.tally.episodes] == ["interrupted"]
+
+
 def test_a_lost_arm_ends_the_deployment(tmp_path: Path) -> None:
     arm = Arm()
     made, _ = session(tmp_path, arm)

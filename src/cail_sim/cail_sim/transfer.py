@@ -21,6 +21,7 @@ import numpy as np
 from cail_core.benchmarks.result import save
 from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
+from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
@@ -37,7 +38,7 @@ METHODS = {"ur5e": "cail-bc", "panda": "cail-hybrid"}
 """By the task that is learned: what was recorded on an arm is learned from as it is, a simulation is there to practise in."""
 CAIL = (sys.executable, "-m", "cail_core.cli")
 ENDS_S = 15.0
-IN_VAIN = 3
+IN_VAIN = 5
 """Launches in a row without an episode."""
 
 
@@ -69,8 +70,8 @@ def run(budget: str, out: Path, seed: int) -> Path:
 def graph(dataset: Path, episodes: int, seed: int, **arguments: str) -> None:
     """Let the dataset hold `episodes` episodes of the UR5e's graph; those that it has already count.
 
-    A fault of the arm, as on a machine that stalls, ends an unattended deployment: its episode stays as a failure, and a person
-    would start the graph again.
+    A fault of the arm, as on a machine that stalls, ends an unattended deployment: a person would start the graph again. An
+    episode that was interrupted by it stays in the dataset, and another one is played in its place.
     """
     dataset.parent.mkdir(parents=True, exist_ok=True)
     log = dataset.with_suffix(".log")
@@ -78,7 +79,7 @@ def graph(dataset: Path, episodes: int, seed: int, **arguments: str) -> None:
     while have < episodes:
         with log.open("a") as said:
             launch({**arguments, "episodes": str(episodes - have), "record": "true", "dataset": str(dataset), "input": "none"},
-                   str(seed + have), said)
+                   str(seed + have + interrupted(dataset)), said)
         before, have = have, _count(dataset)
         in_vain = 0 if have > before else in_vain + 1
         if in_vain == IN_VAIN:
@@ -86,7 +87,7 @@ def graph(dataset: Path, episodes: int, seed: int, **arguments: str) -> None:
 
 
 def _count(dataset: Path) -> int:
-    return len(DemoDataset(dataset).rows) if (dataset / layout.INFO).exists() else 0
+    return len(deployed(dataset)) if (dataset / layout.INFO).exists() else 0
 
 
 def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
@@ -133,8 +134,21 @@ Ended = tuple[str, float, float]
 
 
 def deployed(dataset: Path) -> list[Ended]:
+    """All episodes but those that were interrupted. Of a failure that is what ended it, where that was written down."""
     demos = DemoDataset(dataset)
-    return [(row.outcome, float(row.undiscounted_return or 0.0), row.length / demos.info["fps"]) for row in demos.rows]
+    return [(_why(row) or row.outcome, float(row.undiscounted_return or 0.0), row.length / demos.info["fps"])
+            for row in demos.rows if row.outcome != INTERRUPTED]
+
+
+def _why(row: layout.EpisodeRow) -> str:
+    return str((row.recording or {}).get("why", "")).split(":")[0] if row.outcome == "failure" else ""
+
+
+def interrupted(dataset: Path) -> int:
+    """Episodes that were no one's doing."""
+    if not (dataset / layout.INFO).exists():
+        return 0
+    return sum(row.outcome == INTERRUPTED for row in DemoDataset(dataset).rows)
 
 
 def in_process(policy: Path, episodes: int, seed: int) -> list[Ended]:

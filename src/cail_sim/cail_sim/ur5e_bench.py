@@ -18,7 +18,7 @@ from cail_core.benchmarks.paper_numbers import SUCCESS
 from cail_core.benchmarks.result import save
 from cail_core.benchmarks.studies import BUDGETS, COMPARED, UR5E, cell
 from cail_core.progress import console, table
-from cail_sim.transfer import Ended, deployed, graph, in_process
+from cail_sim.transfer import Ended, deployed, graph, in_process, interrupted
 
 METHODS = ("cail-hybrid", "cail-bc", *COMPARED, "bc")
 SEEDS = {"smoke": 1, "short": 1, "full": 3}
@@ -52,7 +52,8 @@ def learned_and_played(method: str, seed: int, budget: str, folder: Path) -> lis
     policy = folder / "cells" / wanted.key / RUN / "policy"
     played = folder / "deployed" / wanted.key
     graph(played, EPISODES[budget], seed, policy=str(policy), task="ur5e", other_robot="true")
-    return [row(method, seed, IN_PROCESS, in_process(policy, EPISODES[budget], seed)), row(method, seed, BOX, deployed(played))]
+    return [row(method, seed, IN_PROCESS, in_process(policy, EPISODES[budget], seed)),
+            {**row(method, seed, BOX, deployed(played)), "interrupted": interrupted(played)}]
 
 
 def row(method: str, seed: int, played: str, episodes: list[Ended]) -> dict[str, Any]:
@@ -62,4 +63,4 @@ def row(method: str, seed: int, played: str, episodes: list[Ended]) -> dict[str,
     return {"method": method, "seed": seed, "played": played, "episodes": len(episodes), "successes": sum(good),
             "return": round(float(returns.mean()), 2) if episodes else "",
             "return_of_successes": round(float(returns[good].mean()), 2) if any(good) else "",
-            "otherwise": ", ".join(f"{count} {outcome}" for outcome, count in otherwise.items())}
+            "otherwise": ", ".join(f"{count} {outcome}" for outcome, count in otherwise.items()), "interrupted": 0}

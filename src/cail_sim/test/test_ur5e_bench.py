@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
+from typing import TextIO
 
+import numpy as np
 import pytest
 
 from cail_core.benchmarks.cells import ROW
 from cail_core.benchmarks.studies import BUDGETS, UR5E, cell
+from cail_core.demos.episode import Episode, end_flags
+from cail_core.demos.features import ACTION, REWARD, STATE, frame_features
+from cail_core.demos.writer import DemoWriter
 
 pytest.importorskip("pybullet")
 
+from cail_sim import transfer
 from cail_sim.ur5e_bench import BOX, learned_and_played, row
 
 
@@ -19,7 +26,7 @@ def test_a_row_counts_what_came_of_the_episodes() -> None:
     episodes = [("success", -50.0, 4.0), ("collided", -2040.0, 2.0), ("success", -60.0, 5.0), ("stopped", -9.0, 1.0)]
     made = row("cail-bc", 3, BOX, episodes)
     assert made == {"method": "cail-bc", "seed": 3, "played": "control box", "episodes": 4, "successes": 2, "return": -539.75,
-                    "return_of_successes": -55.0, "otherwise": "1 collided, 1 stopped"}
+                    "return_of_successes": -55.0, "otherwise": "1 collided, 1 stopped", "interrupted": 0}
 
 
 def test_without_a_success_there_is_no_return_of_successes() -> None:
@@ -34,3 +41,29 @@ def test_a_method_that_diverged_keeps_its_place(tmp_path: Path) -> None:
     rows = learned_and_played("bc", 0, "smoke", tmp_path)
     assert [(made["episodes"], made["return"]) for made in rows] == [(0, ""), (0, "")]
     assert {made["otherwise"] for made in rows} == {"diverged: inner_loss is nan"}
+
+
+def test_an_interrupted_episode_is_played_again_and_a_failure_says_what_ended_it(tmp_path: Path,
+                                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches come to these ends: the machine stalls twice, and what is asked for next is what is missing."""
+    ends = iter([["success", "interrupted"], ["interrupted"], ["failure", "collided"]])
+    asked: list[tuple[str, str]] = []
+
+    def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
+        asked.append((arguments["episodes"], seed))
+        root = Path(arguments["dataset"])
+        numbers = np.zeros((2, 1), np.float32)
+        features = frame_features(("x",), ("u",), success=False)
+        new = partial(DemoWriter.create, task="ur5e", text="", robot_type="arm", fps=50, features=features)
+        with (DemoWriter.open if root.exists() else new)(root) as writer:
+            for outcome in next(ends):
+                frames = {STATE: numbers, ACTION: numbers, REWARD: np.ones(2, np.float32), **end_flags(2, truncated=False)}
+                why = {"why": "the guard stopped the policy: 2.5 from what it learned from"}
+                writer.save_episode(Episode(frames, numbers[0], "policy", outcome, recording=why))
+
+    monkeypatch.setattr(transfer, "launch", launch)
+    transfer.graph(tmp_path / "played", 3, 40)
+    assert asked == [("3", "40"), ("2", "42"), ("2", "43")]
+    assert transfer.interrupted(tmp_path / "played") == 2
+    assert [outcome for outcome, _, _ in transfer.deployed(tmp_path / "played")] == [
+        "success", "the guard stopped the policy", "collided"]  # fmt: skip

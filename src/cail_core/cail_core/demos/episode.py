@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from cail_core.demos.features import DONE, REWARD, STATE, TRUNCATED, Features
 
-OUTCOMES = ("success", "failure", "dropped", "collided", "timeout", "unknown")
+INTERRUPTED = "interrupted"
+"""The arm's link or an input failed, which is nobody's doing who commanded."""
+OUTCOMES = ("success", "failure", "dropped", "collided", "timeout", INTERRUPTED, "unknown")
 
 LARGEST = float(np.finfo(np.float32).max)
 """Learners work in single precision."""

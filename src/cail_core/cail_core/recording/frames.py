@@ -159,8 +159,11 @@ class EpisodeMaker:
         self._activity.append(math.inf if grips else max(map(abs, (*executed, *requested))))
         self.frames += 1
 
-    def episode(self, demonstrator: str, outcome: str, trim: Trim, bag: str) -> Episode:
-        """The demonstration; `outcome` is the person's word, success or failure, which the task's makes more precise."""
+    def episode(self, demonstrator: str, outcome: str, trim: Trim, bag: str, why: str = "") -> Episode:
+        """The demonstration; `outcome` is the person's word, success or failure, which the task's makes more precise.
+
+        `why`: what ended it, where that was neither the task nor the time.
+        """
         n = len(self._rewards)
         if n == 0:
             raise DatasetError("the episode has no frames yet; drive first, or discard it")
@@ -188,6 +191,7 @@ class EpisodeMaker:
             "late": self.late,
             "lost": self.lost,
             "task_outcome": self.outcome,
+            **({"why": why} if why else {}),
         }
         return Episode(frames, states[end].copy(), demonstrator, outcome, recording=about)
 
@@ -211,7 +215,8 @@ def episode_from_bag(path: Path, task: RecordableTask, trim: Trim | None = None)
             maker.add(moment)
     except (struct.error, UnicodeDecodeError) as fault:
         raise DatasetError(f"{path}: a message is not what its topic's type says ({fault})") from None
-    return maker.episode(about["demonstrator"], about["outcome"], trim or Trim(**about["trim"]), stem_of(path))
+    return maker.episode(about["demonstrator"], about["outcome"], trim or Trim(**about["trim"]), stem_of(path),
+                         about.get("why", ""))
 
 
 def about_episode(path: Path) -> dict[str, Any]:
