@@ -217,7 +217,7 @@ def _outside(spec: TaskSpec, guard: Guard, limits: Limits) -> list[str]:
     low, high = places.min(axis=0), places.max(axis=0)
     return [
         f"limits: trusted demonstrations reach {axis} from {a:.3f} to {b:.3f} m, the arm's workspace from {least:g} to {most:g}"
-        for axis, a, b, least, most in zip("xyz", low, high, limits.floor(), limits.ceiling(), strict=True)
+        for axis, a, b, least, most in zip("xyz", low, high, limits.floor, limits.ceiling, strict=True)
         if a < least - OUTSIDE_M or b > most + OUTSIDE_M
     ]
 

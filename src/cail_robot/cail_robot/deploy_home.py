@@ -16,7 +16,7 @@ class WayHome:
     """Straight lines from where the tool is to `home`."""
 
     def __init__(self, tool: Vector, home: Vector, limits: Limits, config: DeployConfig) -> None:
-        top = limits.ceiling()[2] - limits.workspace_margin_m
+        top = limits.ceiling[2] - limits.workspace_margin_m
         across = max(tool[2], min(top, home[2] + config.home_rise_m))
         self._points: list[Vector] = [(tool[0], tool[1], across), (home[0], home[1], across), home]
         self._speed = min(config.home_speed, limits.max_linear_speed)

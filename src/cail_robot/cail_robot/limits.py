@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import cached_property
 
 from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
@@ -69,7 +70,7 @@ class Limits:
         low, high = self.workspace_low, self.workspace_high
         if len(low) != 3 or len(high) != 3:
             return [f"workspace_low, workspace_high: expected x, y, z each, given {len(low)} and {len(high)} numbers"]
-        for axis, least, greatest in zip("xyz", self.floor(), high, strict=True):
+        for axis, least, greatest in zip("xyz", self.floor, high, strict=True):
             if not greatest - least > 2 * self.workspace_margin_m:
                 found.append(
                     f"workspace: {axis} from {least:g} to {greatest:g} m is not wider than two margins"
@@ -101,11 +102,13 @@ class Limits:
             found.append("singularity_slowest_at: expected more than singularity_slow_at")
         return found
 
+    @cached_property
     def floor(self) -> Vector:
         """Least x, y, z: the workspace's, and the table's height."""
         x, y, z = self.workspace_low
         return x, y, max(z, self.table_height_m)
 
+    @cached_property
     def ceiling(self) -> Vector:
         """Greatest x, y, z."""
         x, y, z = self.workspace_high

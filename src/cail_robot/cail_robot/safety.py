@@ -56,6 +56,8 @@ class Verdict(enum.Enum):
     STOPPED = "stopped"
     """Motion is not permitted."""
 
+    __hash__ = object.__hash__  # Enum's is Python code, and every command is counted
+
 
 CLIPPED = frozenset(
     {Verdict.CLAMPED, Verdict.SINGULARITY, Verdict.JOINTS, Verdict.WORKSPACE, Verdict.KEEP_OUT, Verdict.BRAKED}
@@ -137,7 +139,7 @@ def limit(requested: Twist | None, state: ArmState, previous: Motion, limits: Li
             angular = (angular[0] * scale, angular[1] * scale, angular[2] * scale)
             verdict, text = why, reason
 
-    low, high = limits.floor(), limits.ceiling()
+    low, high = limits.floor, limits.ceiling
     slowed = _slowed_at_walls(linear, state.position, low, high, limits)
     if slowed != linear:
         linear, verdict, text = slowed, Verdict.WORKSPACE, "slowed at a side of the workspace"

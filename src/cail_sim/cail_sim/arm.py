@@ -69,6 +69,7 @@ TRACKING_GAIN = 10.0
 TURNING_GAIN = 10.0
 DAMPING = 1e-4
 _DAMPING = DAMPING * np.eye(6)
+_ORIGIN = [0.0, 0.0, 0.0]
 LEASH_M = 0.02
 """The reference never runs further ahead of the tool than this, so that an arm that was held up does not leap."""
 
@@ -91,7 +92,6 @@ class SimArm:
         for finger in model.fingers:  # the pads of the URDF are so soft that they sink into what they hold
             p.changeDynamics(self.body, finger, contactStiffness=1e6, contactDamping=1e3, physicsClientId=client)
         self._home = np.array(model.home)
-        self._fastest, self._low, self._high = (np.array(v) for v in (model.max_joint_speed, model.joint_low, model.joint_high))
         self._reference: Vec = (0.0, 0.0, 0.0)
         self._facing = model.tool_down
         self.tool: Vec = (0.0, 0.0, 0.0)
@@ -122,17 +122,17 @@ class SimArm:
         self._reference, self._facing = self.tool, self.model.tool_down
 
     def _set(self, q: Doubles, fingers: list[float]) -> None:
-        for joint, angle in zip(self._movable, [*q.tolist(), *fingers], strict=True):
-            self._p.resetJointState(self.body, joint, angle, 0.0, physicsClientId=self._client)
+        angles = [[angle] for angle in (*q.tolist(), *fingers)]
+        self._p.resetJointStatesMultiDof(self.body, self._movable, angles, [[0.0]] * len(angles), physicsClientId=self._client)
 
     def read(self) -> None:
         """Take over what the simulator says: tool, joint angles, opening."""
         p = self._p
-        self._angles = [state[0] for state in p.getJointStates(self.body, self._movable, physicsClientId=self._client)]
-        link = p.getLinkState(self.body, self.model.tool_link, computeForwardKinematics=True, physicsClientId=self._client)
+        angles = self._angles = [state[0] for state in p.getJointStates(self.body, self._movable, self._client)]
+        link = p.getLinkState(self.body, self.model.tool_link, 0, 1, self._client)  # no velocity, but forward kinematics
         self.tool, self.orientation = link[4], link[5]
-        self.q = tuple(self._angles[:-2])
-        self.opening = min(1.0, max(0.0, (self._angles[-2] + self._angles[-1]) / (2 * self.model.finger_travel_m)))
+        self.q = tuple(angles[:-2])
+        self.opening = min(1.0, max(0.0, (angles[-2] + angles[-1]) / (2 * self.model.finger_travel_m)))
 
     def jacobian(self) -> Doubles:
         """6 × joints at the angles last read: linear on top, angular below."""
@@ -140,8 +140,8 @@ class SimArm:
 
     def _jacobian(self) -> Rows:
         """The same with the fingers, as PyBullet gives it."""
-        linear, angular = self._p.calculateJacobian(self.body, self.model.tool_link, [0.0, 0.0, 0.0], self._angles, self._still,
-                                                    self._still, physicsClientId=self._client)
+        linear, angular = self._p.calculateJacobian(self.body, self.model.tool_link, _ORIGIN, self._angles, self._still,
+                                                    self._still, self._client)
         rows: Rows = linear + angular
         return rows
 
@@ -166,10 +166,16 @@ class SimArm:
             turning[0] + TURNING_GAIN * lean[0], turning[1] + TURNING_GAIN * lean[1], turning[2] + TURNING_GAIN * lean[2],
         ]  # fmt: skip
 
-    def _move(self, speeds: list[float], closing: bool) -> None:
-        """Joint speeds that keep the joints' limits, and the fingers."""
-        finger = -self.model.finger_speed if closing else self.model.finger_speed
-        self.commanded = [*speeds, finger, finger]
+    def _move(self, speeds: list[float], closing: bool, dt: float) -> None:
+        """The joints, slowed down together to the limit of the fastest and none into its end stop, and the fingers."""
+        model = self.model
+        over = 1.0
+        for speed, most in zip(speeds, model.max_joint_speed, strict=True):
+            over = max(over, abs(speed) / most)
+        self.commanded = [min(max(speed / over, (low - angle) / dt), (high - angle) / dt)
+                          for speed, angle, low, high in zip(speeds, self.q, model.joint_low, model.joint_high, strict=True)]
+        finger = -model.finger_speed if closing else model.finger_speed
+        self.commanded += (finger, finger)
         self.send(self.commanded)
 
     def send(self, speeds: list[float]) -> None:
@@ -193,19 +199,16 @@ def drive_all(arms: Sequence[SimArm], velocities: Sequence[Vec], closing: Sequen
     A step of the engine leaves little of Python in the processor's cache: done for all arms between two steps, this costs less
     than arm by arm.
     """
-    one = arms[0]
-    wish = np.array([arm._wish(velocity, dt, turning) for arm, velocity in zip(arms, velocities, strict=True)])
-    jacobian = np.array([arm._jacobian() for arm in arms])[:, :, : len(one.q)]
-    q = np.array([arm.q for arm in arms])
-    posture = (one._home - q)[..., None]  # the redundant joint is drawn to the posture of `home` at 1/s
+    home = arms[0].model.home
+    wish = np.array([arm._wish(velocity, dt, turning) for arm, velocity in zip(arms, velocities, strict=True)])[..., None]
+    jacobian = np.array([arm._jacobian() for arm in arms])[:, :, : len(home)]
+    # the redundant joint is drawn to the posture of `home` at 1/s
+    posture = np.array([[rest - angle for rest, angle in zip(home, arm.q, strict=True)] for arm in arms])[..., None]
     across = jacobian.transpose(0, 2, 1)
-    effort = np.linalg.solve(jacobian @ across + _DAMPING, wish[..., None] - jacobian @ posture)
+    effort = np.linalg.solve(jacobian @ across + _DAMPING, wish - jacobian @ posture)
     speeds = (posture + across @ effort)[..., 0]
-    # slowed down together to the fastest joint's limit, and none into its end stop
-    speeds /= np.maximum(1.0, (np.abs(speeds) / one._fastest).max(axis=1, keepdims=True))
-    speeds = np.minimum(np.maximum(speeds, (one._low - q) / dt), (one._high - q) / dt)
     for arm, moving, close in zip(arms, speeds.tolist(), closing, strict=True):
-        arm._move(moving, close)
+        arm._move(moving, close, dt)
 
 
 def _turned(q: Quaternion, w: Vec, dt: float) -> Quaternion:

@@ -49,8 +49,9 @@ class PickPlaceAvoidEnv:
     def _permitted(self, action: list[float]) -> tuple[Vec, bool]:
         """What the filter lets through of an action, in m/s, and whether the gripper closes."""
         closing = self.task.gripper(self.scene, action[3] if self._explicit else None)
-        x, y, z = (min(1.0, max(-1.0, value)) * self._speed for value in action[:3])
-        return self.filter.step((x, y, z, 0.0, 0.0, 0.0), self._state()).motion.linear, closing
+        speed = self._speed
+        twist = (_unit(action[0]) * speed, _unit(action[1]) * speed, _unit(action[2]) * speed, 0.0, 0.0, 0.0)
+        return self.filter.step(twist, self._state()).motion.linear, closing
 
     def close(self) -> None:
         self.world.close()
@@ -59,6 +60,11 @@ class PickPlaceAvoidEnv:
         """What the filter looks at. The joints' own limits are kept by the arm (`SimArm.drive`), so no Jacobian is given."""
         arm = self.world.arm
         return ArmState(0.0, arm.tool, arm.orientation, STILL, arm.q, (), arm.opening)
+
+
+def _unit(value: float) -> float:
+    """Cut to [-1, 1]; what is not a number stays so, and the filter refuses it."""
+    return 1.0 if value > 1.0 else -1.0 if value < -1.0 else value
 
 
 def decide_all(envs: Sequence[PickPlaceAvoidEnv], actions: Sequence[list[float]]) -> list[tuple[float, Outcome | None]]:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 OUTCOMES = tuple(Outcome)
 RUNNING = -1
+BOUND = np.float32(ACTION_BOUND)
+STEPWISE = ("noise", "observation", "action", "reached", "reward", "outcome")
+"""The arrays of a stretch that have one row for each step."""
 
 
 class WorkerLost(CailError):
@@ -149,6 +152,7 @@ class LocalEnv:
     def __init__(self, envs: Sequence[PickPlaceAvoidEnv], batch: Batch, rows: Sequence[int]) -> None:
         self.num_envs = len(envs)
         self._envs, self._batch, self._rows = dict(zip(rows, envs, strict=True)), batch, rows
+        self._in_order = list(envs)
         self._slice = slice(rows[0], rows[-1] + 1)
         self._rngs: dict[int, np.random.Generator] = {}
         self._agenda: dict[int, list[int]] = {}
@@ -182,19 +186,24 @@ class LocalEnv:
         b, rows = self._batch, self._slice
         b.reward[rows], b.outcome[rows], b.reached[rows], b.observation[rows] = self._decide(b.action[rows])
 
-    def _decide(self, actions: Array) -> tuple[tuple[float, ...], list[int], Array, Array]:
+    def _decide(self, actions: Array) -> tuple[list[float], list[int], Array, Array]:
         """One decision of all: rewards, outcomes, what they led to, and what is seen next, where an episode ended of the next."""
-        envs = list(self._envs.values())
-        rewards, outcomes = zip(*decide_all(envs, actions.tolist()), strict=True)
-        reached = np.array([env.observe() for env in envs], np.float32)
-        seen, codes = reached.copy(), [RUNNING] * len(envs)
-        for i, (row, outcome) in enumerate(zip(self._rows, outcomes, strict=True)):
+        envs = self._in_order
+        rewards, codes, ended = [], [], []
+        for i, (reward, outcome) in enumerate(decide_all(envs, actions.tolist())):
+            rewards.append(reward)
+            codes.append(RUNNING if outcome is None else OUTCOMES.index(outcome))
             if outcome is not None:
-                codes[i] = OUTCOMES.index(outcome)
-                if following := self._agenda.get(row):
-                    self._rngs[row] = np.random.default_rng(following.pop(0))
-                envs[i].start(self._rngs[row])
-                seen[i] = envs[i].observe()
+                ended.append(i)
+        seen = reached = np.array([env.observe() for env in envs], np.float32)
+        if ended:
+            seen = reached.copy()
+        for i in ended:
+            row = self._rows[i]
+            if following := self._agenda.get(row):
+                self._rngs[row] = np.random.default_rng(following.pop(0))
+            envs[i].start(self._rngs[row])
+            seen[i] = envs[i].observe()
         return rewards, codes, reached, seen
 
     def play(self, network: Network, steps: int, noise: Array | None = None, gain: Array | None = None) -> Played:
@@ -207,17 +216,21 @@ class LocalEnv:
 
     def play_out(self, stretch: Stretch) -> None:
         """The environments of this process, all of them at each step."""
-        network, noisy, a, rows = stretch.network(), stretch.about["noisy"], stretch.arrays, self._slice
-        seen = self._batch.observation[rows]
-        for t in range(len(a["reward"])):
-            a["observation"][t, rows] = seen
+        network, noisy, rows = stretch.network(), stretch.about["noisy"], self._slice
+        mine = {name: array[:, rows] for name, array in stretch.arrays.items() if name in STEPWISE}
+        gain = stretch.arrays["gain"][rows]
+        seen = self._batch.observation[rows].copy()
+        steps = []  # put into the shared memory at the end: between two steps of the engine little code costs least
+        for noise in mine["noise"]:
             action = network.one_by_one(seen)
             if noisy:
-                action = np.tanh(a["gain"][rows] * action + a["noise"][t, rows]).clip(-ACTION_BOUND, ACTION_BOUND)
+                action = np.minimum(np.maximum(np.tanh(gain * action + noise), -BOUND), BOUND)
             else:
                 action = np.tanh(action)
-            a["action"][t, rows] = action
-            a["reward"][t, rows], a["outcome"][t, rows], a["reached"][t, rows], seen = self._decide(action)
+            before, (reward, outcome, reached, seen) = seen, self._decide(action)
+            steps.append((before, action, reached, reward, outcome))
+        for name, values in zip(("observation", "action", "reached", "reward", "outcome"), zip(*steps, strict=True), strict=True):
+            mine[name][:] = values
         self._batch.observation[rows] = seen
 
     def outcome(self, which: int) -> str | None:

@@ -156,9 +156,9 @@ class World:
     def scene(self) -> Scene:
         """What is seen now; the arm as it was read last."""
         p, client = self._p, self.client
-        (cx, cy, cz), turned = p.getBasePositionAndOrientation(self.bottle, physicsClientId=client)
+        (cx, cy, cz), turned = p.getBasePositionAndOrientation(self.bottle, client)
         ux, uy, uz = up = _up(turned)
-        obstacle, obstacle_turned = p.getBasePositionAndOrientation(self.obstacle, physicsClientId=client)
+        obstacle, obstacle_turned = p.getBasePositionAndOrientation(self.obstacle, client)
         h = self.config.bottle_centre_m
         return Scene(self.arm.tool, (cx - h * ux, cy - h * uy, cz - h * uz), up, obstacle, _up(obstacle_turned), self.target,
                      self.arm.opening)
