@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -70,6 +71,15 @@ def test_training_ends_with_a_report_that_needs_nothing_else(folder: Path) -> No
     for part in ("How good is the policy?", "Whom did it trust?", "Most trusted", "Does it see the ranking?", "How did it learn?",
                  "What to do next", "How it was made", "expert", "idle", "random", "confidence: before", "95% interval"):
         assert part in text, part
+
+
+def test_the_page_says_who_goes_another_way(copy: Path) -> None:
+    card = copy / "cail-bc" / "policy" / "policy.json"
+    about = json.loads(card.read_text())
+    about["provenance"]["another_way"] = [3, 4]
+    card.write_text(json.dumps(about))
+    assert main(["report", str(copy / "cail-bc")]) == 0
+    assert "2 trusted demonstrations (episodes 3, 4) go another way than most" in (copy / "cail-bc" / "report.html").read_text()
 
 
 def test_the_page_tells_the_numbers_that_an_evaluation_gives(folder: Path) -> None:

@@ -80,6 +80,20 @@ def test_every_method_fills_a_run_folder(method: str, demos: Demonstrations, tmp
     assert all(math.isfinite(float(row["inner_loss"])) for row in rows)
 
 
+def test_the_card_names_who_was_trusted_and_goes_another_way(tmp_path: Path) -> None:
+    """Six go around the middle on one side, four on the other, all of equal worth."""
+    x = np.linspace(0, 1, 30, dtype=np.float32)
+    sides = np.array([1.0, 1.1, 0.9, 1.05, 0.95, 1.0, -1.0, -1.1, -0.9, -1.05], np.float32)
+    states = np.concatenate([np.c_[x, side * np.sin(np.pi * x), 0 * x, 0 * x] for side in sides]).astype(np.float32)
+    demos = Demonstrations(states, np.zeros((len(states), 2), np.float32), states, np.zeros(len(states), bool),
+                           30 * np.arange(11), np.zeros(10, np.int64))
+    out = run(demos, tmp_path / "run", "bc", steps=50, one_way=2.0)
+    assert load_policy(out / "policy").card.provenance["another_way"] == [6, 7, 8, 9]
+    assert "they go another way than most: episodes 6, 7, 8, 9." in (out / "policy" / "README.md").read_text()
+    without = run(demos, tmp_path / "all", "bc", steps=50)
+    assert "another_way" not in load_policy(without / "policy").card.provenance
+
+
 def test_cloning_methods_never_ask_for_an_environment(demos: Demonstrations, tmp_path: Path) -> None:
     class Recorded(PointMass):
         def make_env(self, num_envs: int) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.ways import components, distances, of_one_way
+from cail_core.algorithms.ways import components, distances, of_one_way, passed_over
 from cail_core.demos.demonstrations import Demonstrations
 
 STEPS = 40
@@ -46,6 +46,13 @@ def test_the_way_of_most_weight_is_cloned() -> None:
     assert by_episode(of_one_way(weight, demos, 2.0)) == pytest.approx([2.8, 1.4, 1.4, 1.4, 0, 0, 0])
     below = torch.tensor([1.0, 1.0, 1.0, 1.0, 3.0, 3.0, 3.0]).repeat_interleave(STEPS)
     assert by_episode(of_one_way(below, demos, 2.0)) == pytest.approx([0, 0, 0, 0, 7 / 3, 7 / 3, 7 / 3])
+
+
+def test_who_is_passed_over_is_named_and_who_is_not_trusted_is_not() -> None:
+    demos = around([1.0, 1.1, 0.9, 1.05, -1.0, -1.1, -0.95, 0.0])
+    confidence = torch.tensor([2.0, 1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 0.01]).repeat_interleave(STEPS)
+    assert passed_over(demos, confidence, of_one_way(confidence, demos, 2.0)) == [4, 5, 6]
+    assert passed_over(demos, confidence, confidence) == []
 
 
 def test_detours_of_every_size_are_one_way() -> None:

@@ -107,6 +107,9 @@ class DwbcLearner(CloningLearner):
             logit = self._d.logit(self._d_theta, self._with_log_prob(self.data))
         return mean_one(policy_weights(logit, logit, self.config.dwbc)[1])
 
+    def weight(self) -> Tensor:
+        return self.confidence()
+
     @torch.no_grad()
     def _with_log_prob(self, batch: Batch) -> Batch:
         return batch._replace(log_prob=self.cail.inner.reward(self.cail.theta, batch))

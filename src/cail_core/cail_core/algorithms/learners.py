@@ -60,6 +60,10 @@ class Learner(Protocol):
         """β of every demonstration pair, mean 1, in dataset order."""
         ...
 
+    def weight(self) -> Tensor:
+        """What every demonstration pair counts for the policy, mean 1."""
+        ...
+
     def learned_returns(self) -> list[float] | None:
         """The learned return of each ranked trajectory, best ranked first; None where fewer than two are ranked."""
         ...
@@ -110,8 +114,11 @@ class _Weighted:
     def confidence(self) -> Tensor:
         return self._confidence.all()
 
+    def weight(self) -> Tensor:
+        return self.confidence() if self.config.confidence in ("during", "refined") else self._weight
+
     def _sharpened(self) -> Tensor:
-        """What each pair counts for the policy."""
+        """What each pair counts where β is given."""
         weight = sharpened(self._confidence.all(), self.config.trusted, self.config.heaviest or math.inf)
         return of_one_way(weight, self._demos, self.config.one_way) if self.config.one_way else weight
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cail_core.algorithms.confidence import segment_mean
 from cail_core.demos.demonstrations import Demonstrations, Ints
 
 TRUSTED = 0.98
@@ -40,6 +41,13 @@ def of_one_way(weight: Tensor, demos: Demonstrations, link: float) -> Tensor:
     kept = np.isin(np.arange(demos.episodes), trusted[(way == total.argmax()).numpy()])
     chosen = weight * torch.from_numpy(kept[demos.episode_of_pair])
     return chosen / chosen.mean()
+
+
+def passed_over(demos: Demonstrations, confidence: Tensor, weight: Tensor) -> list[int]:
+    """The demonstrations that go another way: trusted as much as the least of those that count, and without weight themselves."""
+    episode = torch.as_tensor(demos.episode_of_pair)
+    trust, counted = segment_mean(confidence, episode, demos.episodes), segment_mean(weight, episode, demos.episodes) > 0
+    return torch.nonzero(~counted & (trust >= trust[counted].min())).squeeze(1).tolist()
 
 
 def distances(demos: Demonstrations, episodes: Ints) -> Tensor:

@@ -17,7 +17,7 @@ from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.layout import read_parquet
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.policy import PolicyRunner, load_policy
-from cail_core.training.run import CONFIDENCE, CONFIG, METRICS, RANKED
+from cail_core.training.run import ANOTHER_WAY, CONFIDENCE, CONFIG, METRICS, RANKED
 
 Floats = NDArray[np.float64]
 VIDEOS = (".mp4", ".webm", ".gif")
@@ -50,6 +50,11 @@ class RunFolder:
     dataset: DemoDataset | None = None
     videos: list[Path] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+
+    @property
+    def another_way(self) -> list[int]:
+        """Trusted episodes that the policy did not learn from, since they go another way than most."""
+        return [] if self.policy is None else list(self.policy.card.provenance.get(ANOTHER_WAY, []))
 
     @property
     def trained(self) -> int:

@@ -9,6 +9,9 @@ from importlib.metadata import entry_points
 from cail_core.report.findings import Findings
 from cail_core.report.svg import number
 
+LISTED = 8
+"""Episodes that are named one by one."""
+
 
 def percent(share: float) -> str:
     return f"{100 * share:.0f}%"
@@ -25,7 +28,7 @@ def headline(found: Findings) -> str:
 
 def summary(found: Findings) -> list[str]:
     """Paragraphs, the most important first."""
-    said = [_result(found), _others(found), f"{_trust(found)} {_ranking(found)}".strip()]
+    said = [_result(found), _others(found), " ".join(filter(None, (_trust(found), _ranking(found), _another_way(found))))]
     return [text for text in said if text]
 
 
@@ -87,6 +90,15 @@ def _ranking(found: Findings) -> str:
     if found.pairs is None or not found.pairs[1]:
         return ""
     return f"Of the {found.pairs[1]} ranked pairs of episodes it puts {found.pairs[0]} in the order given."
+
+
+def _another_way(found: Findings) -> str:
+    left = found.trusting.another_way if found.trusting is not None else []
+    if not left:
+        return ""
+    which, more = ", ".join(map(str, left[:LISTED])), len(left) - LISTED
+    return (f"{len(left)} trusted demonstration{'s' * (len(left) != 1)} (episode{'s' * (len(left) != 1)} {which}"
+            f"{f' and {more} more' if more > 0 else ''}) go another way than most, and the policy did not learn from them.")
 
 
 def next_steps(found: Findings) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ from cail_core import __version__, durable
 from cail_core.algorithms.confidence import segment_mean
 from cail_core.algorithms.learners import Learner, Metrics, make_learner
 from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.ways import passed_over
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
@@ -32,6 +33,8 @@ from cail_core.tasks.base import Practised, Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
+ANOTHER_WAY = "another_way"
+"""In the policy's provenance: the trusted demonstrations that it did not learn from."""
 CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml", "metrics.csv", "confidence.parquet"
 RANKED = "ranked.csv"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
@@ -221,10 +224,12 @@ def _save_policy(run: Run, learner: Learner) -> None:
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
     confidence = learner.confidence()
     guard = Guard.fit(run.demos.states, confidence.numpy(), run.demos.episode_of_pair, run.seed)
+    another_way = passed_over(run.demos, confidence, learner.weight())
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
-                 "seed": run.seed, "steps": learner.done, "fastest_action": _fastest(run.demos), "cail": __version__},
-                guard=guard, robot=run.demos.robot, card_text=_trusted(run.demos, confidence))
+                 **({ANOTHER_WAY: another_way} if another_way else {}), "seed": run.seed, "steps": learner.done,
+                 "fastest_action": _fastest(run.demos), "cail": __version__},
+                guard=guard, robot=run.demos.robot, card_text=_trusted(run.demos, confidence, another_way))
 
 
 def _fastest(demos: Demonstrations) -> float:
@@ -258,12 +263,18 @@ def demonstrator_means(demos: Demonstrations, confidence: torch.Tensor) -> dict[
     return dict(sorted(means.items(), key=lambda item: -item[1]))
 
 
-def _trusted(demos: Demonstrations, confidence: torch.Tensor) -> str:
+def _trusted(demos: Demonstrations, confidence: torch.Tensor, another_way: list[int]) -> str:
     who = np.array(demos.demonstrator or ["all"] * demos.episodes)
     means = demonstrator_means(demos, confidence)
     rows = "\n".join(f"| {name} | {int((who == name).sum())} | {mean:.2f} |" for name, mean in means.items())
     return ("## The demonstrations it trusted\n\nMean confidence (1 is average):\n\n"
-            f"| demonstrator | episodes | confidence |\n| --- | --- | --- |\n{rows}\n")
+            f"| demonstrator | episodes | confidence |\n| --- | --- | --- |\n{rows}\n"
+            + _said_of_another_way(another_way))
+
+
+def _said_of_another_way(episodes: list[int]) -> str:
+    listed_ones = ", ".join(map(str, episodes))
+    return f"\nTrusted, but not learned from, since they go another way than most: episodes {listed_ones}.\n" if episodes else ""
 
 
 def _stop_if_diverged(metrics: Metrics, learner: Learner, out: Path) -> None:
