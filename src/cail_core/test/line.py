@@ -16,6 +16,8 @@ from cail_core.evaluation import evaluate
 from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Step, TaskSpec
 
 GOAL, STEPS = 0.5, 20
+MIXED: dict[str, Any] = {"aims": (0.5, -0.5), "tremors": (0.1, 0.1), "episodes": 20}
+"""`demonstrations` of which half aim at the wrong place."""
 
 
 class LineEnv:

@@ -1,4 +1,4 @@
-"""The methods that CAIL is compared with: their own mathematics by hand, and that each solves what it was made for."""
+"""The methods that CAIL is compared with: their own mathematics by hand, and what they share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from line import GOAL, STEPS, Line, aim_return, demonstrations, learned_return, small
+from line import GOAL, MIXED, STEPS, Line, demonstrations, small
 
 from cail_core.algorithms.absorbing import padded
 from cail_core.algorithms.baselines import DwbcConfig, RewardConfig
@@ -27,7 +27,7 @@ from cail_core.algorithms.learners import CloningLearner, make_learner
 from cail_core.algorithms.method import method_config
 from cail_core.algorithms.rinse import arc_length, smoothness, trajectory_scores
 from cail_core.algorithms.ssrr import Sigmoid, SsrrLearner, SsrrReward, fit_sigmoid
-from cail_core.algorithms.trex import SnippetReward, Trajectories, TrexLearner, ranked
+from cail_core.algorithms.trex import SnippetReward, Trajectories, ranked
 from cail_core.algorithms.two_iwil import cu_risk, predicted_confidence
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
@@ -35,7 +35,6 @@ from cail_core.policy import load_policy
 from cail_core.training import train
 
 BASELINES = ("2iwil", "ic-gail", "t-rex", "d-rex", "ssrr", "rinse", "dwbc")
-MIXED = {"aims": (0.5, -0.5), "tremors": (0.1, 0.1), "episodes": 20}
 
 
 @pytest.fixture(autouse=True)
@@ -351,58 +350,6 @@ def test_dwbc_takes_the_best_ranked_as_the_experts() -> None:
     assert expert_episodes(demos, 0.2).tolist() == [0]
     assert expert_episodes(demos, 0.5).tolist() == [0, 1, 4]
     assert expert_episodes(replace(demos, rank=np.minimum(demos.rank, 2)), 0.4).tolist() == [0, 1, 4, 5, 8, 9]
-
-
-# --- what each was made for -------------------------------------------------------------------------------------------------
-
-
-def test_2iwil_follows_the_labelled_good_where_airl_follows_both() -> None:
-    demos = demonstrations(**MIXED, ranked=2)
-    assert learned_return(demos, small("2iwil"), 12_000) > -8.0
-    assert learned_return(demos, small("airl"), 12_000) < -10.0  # halfway: −10
-
-
-def test_ic_gail_follows_the_good_part_of_a_mixture() -> None:
-    config = small("ic-gail")
-    config = replace(config, ic_gail=replace(config.ic_gail, threshold=0.0))
-    assert learned_return(demonstrations(**MIXED, ranked=1), config, 15_000) > -7.0
-
-
-def test_trex_finds_the_place_between_the_best_two_of_a_ranking() -> None:
-    """Nobody aims at 0.5; the nearest stand left and right of it."""
-    demos = demonstrations((0.2, 0.8, -0.2, -0.6), (0.2,) * 4, episodes=10, ranked=3)
-    learner = make_learner(Line(), demos, small("t-rex"), 0)
-    assert isinstance(learner, TrexLearner)
-    learner.begin_segment(0)
-    while learner.done < 12_000:
-        learner.iterate()
-    x = torch.linspace(-1, 1, 201)[:, None]
-    reward = learner.inner.reward(learner.cail.theta, Batch(x, x, x, x, x))
-    assert 0.2 < float(x[reward.argmax()]) < 0.8
-
-
-def test_drex_is_steadier_than_shaky_demonstrators() -> None:
-    demos = demonstrations((0.5,), (1.0,), episodes=20)
-    shaky = -float(np.abs(demos.next_states - GOAL).reshape(-1, STEPS).sum(1).mean())
-    assert learned_return(demos, small("d-rex"), 14_000) > shaky > aim_return(0.0)
-
-
-def test_ssrr_learns_from_shaky_demonstrators() -> None:
-    config = small("ssrr")
-    config = replace(config, noise=replace(config.noise, airl_steps=10_000))
-    assert learned_return(demonstrations((0.5,), (1.0,), episodes=20), config, 25_000) > -5.0
-
-
-def test_curation_clones_the_steady_where_cloning_averages() -> None:
-    demos = demonstrations((0.5, -0.5), (0.02, 1.0), episodes=20)
-    assert learned_return(demos, small("rinse"), 300) > -3.0
-    assert learned_return(demos, small("bc"), 300) < -8.0
-
-
-def test_dwbc_clones_the_good_where_cloning_averages() -> None:
-    demos = demonstrations(**MIXED, ranked=2)
-    assert learned_return(demos, small("dwbc"), 300) > -8.0
-    assert learned_return(demos, small("bc"), 300) < -9.0
 
 
 # --- on the shared trainer --------------------------------------------------------------------------------------------------

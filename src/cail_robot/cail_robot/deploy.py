@@ -17,8 +17,9 @@ from cail_core.errors import BadInput
 from cail_core.recording.frames import recordable
 from cail_core.terminal import Terminal
 from cail_robot.deploy_config import DeployConfig, Deployment, prepare, scripted
+from cail_robot.deploy_phase import Phase
 from cail_robot.deploy_screen import line, screen
-from cail_robot.deploy_session import Phase, Session
+from cail_robot.deploy_session import Session
 from cail_robot.limits import Limits
 from cail_robot.record import INPUTS, ROBOTS, arm_of, arm_options, source_of
 from cail_robot.recorder import SILENCE_S, Recorder

@@ -7,7 +7,8 @@ import textwrap
 import time
 
 from cail_core.terminal import bold, dim, fit
-from cail_robot.deploy_session import OPEN, Phase, Session
+from cail_robot.deploy_phase import OPEN, Phase
+from cail_robot.deploy_session import Session
 
 HELP = (
     "take over  hold ↑ ↓ ← → · PgUp PgDn or i k: up, down · j l turn · 1 2 3 speed · space gripper, or move the device",

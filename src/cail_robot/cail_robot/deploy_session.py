@@ -6,23 +6,22 @@ device takes over in that very step.
 
 from __future__ import annotations
 
-import enum
 import json
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 
 from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
 from cail_core.recording.moments import Moment, Vector
+from cail_robot.arm_link import PolicyLink
 from cail_robot.deploy_config import DeployConfig, Deployment
 from cail_robot.deploy_home import WayHome
+from cail_robot.deploy_phase import OPEN, Phase
 from cail_robot.deploy_recording import Parts
 from cail_robot.deploy_tally import Played, Tally, outcome_of_stop
-from cail_robot.desk import ArmLink
 from cail_robot.recorder import Recorder
 from cail_robot.teleop import (
     FAILURE,
@@ -48,45 +47,6 @@ SELF_RESETTING = ("panda_sim",)
 """Robots whose `reset` puts the arm back as well."""
 HEARD_WITHIN_S = 1.0
 """An arm whose newest message is younger than this is there."""
-
-
-class Phase(enum.Enum):
-    WAITING = "waiting for the arm"
-    BY_HAND = "waiting for a person"
-    HOMING = "the arm goes back to its start"
-    RESETTING = "the scene is being put back"
-    SETTLING = "the episode is about to begin"
-    POLICY = "the policy commands"
-    OPERATOR = "the operator commands"
-    STOPPED = "stopped"
-    ENDING = "the episode has ended"
-    SAVING = "the episode is being saved"
-    DONE = "done"
-
-
-OPEN = (Phase.POLICY, Phase.OPERATOR, Phase.STOPPED)
-"""An episode is going on."""
-
-
-class PolicyLink(ArmLink, Protocol):
-    """The arm and the scene as a deployment needs them; `PolicyNode` is it over ROS."""
-
-    needs: tuple[str, ...]
-
-    @property
-    def permitted(self) -> bool: ...
-
-    @property
-    def ready(self) -> bool: ...
-
-    @property
-    def state(self) -> str: ...
-
-    def ages(self) -> dict[str, float]: ...
-
-    def look(self, gripper_cmd: float | None) -> Moment | None: ...
-
-    def tell(self, text: str) -> None: ...
 
 
 class Session:

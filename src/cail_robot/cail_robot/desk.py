@@ -5,11 +5,10 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
 
 from cail_core.errors import CailError
 from cail_core.terminal import bold, dim, fit
+from cail_robot.arm_link import ArmLink
 from cail_robot.recorder import Recorder
 from cail_robot.teleop import (
     FAILURE,
@@ -23,50 +22,12 @@ from cail_robot.teleop import (
     START,
     STOP,
     SUCCESS,
-    Axes,
     Input,
     Steering,
 )
 
 SETTLE_S = 0.3
 """After a reset, so long until an episode begins by itself: the scene's first messages are in by then."""
-
-
-@dataclass(frozen=True)
-class ArmReport:
-    """What the arm last said of itself."""
-
-    state: str = "no word from the arm's node yet"
-    warning: str = ""
-    """What the safety filter did to the last command, where it did something."""
-    position: tuple[float, ...] = ()
-    gripper: float | None = None
-
-
-class ArmLink(Protocol):
-    """The arm as the desk needs it; `TeleopNode` is it over ROS."""
-
-    report: ArmReport
-
-    def move(self, twist: Axes) -> None: ...
-
-    def grip(self, opening: float) -> None: ...
-
-    def stop(self) -> None:
-        """Latch a stop."""
-        ...
-
-    def permit(self) -> None:
-        """Clear a fault, or permit motion."""
-        ...
-
-    def reset(self) -> None:
-        """Put the scene back; `answer` tells when it is done."""
-        ...
-
-    def answer(self) -> tuple[str, bool, str] | None:
-        """What a service answered since the last call: which, whether it did it, its words."""
-        ...
 
 
 class Desk:

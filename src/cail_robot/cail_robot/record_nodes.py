@@ -20,7 +20,7 @@ from std_srvs.srv import SetBool, Trigger
 from cail_core.recording import cdr
 from cail_core.recording.bag import Message
 from cail_core.recording.topics import FLOAT, JOINTS, POSE, STATUS, STRING, TOPICS, TWIST
-from cail_robot.desk import ArmReport
+from cail_robot.arm_link import ArmReport
 from cail_robot.recorder import Recorder
 from cail_robot.ros import COMMAND_QOS, STATE_QOS, STATUS_QOS, ByHand, taken
 from cail_robot.teleop import Axes

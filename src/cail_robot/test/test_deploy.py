@@ -18,10 +18,11 @@ from cail_core.demos.dataset import DemoDataset
 from cail_core.errors import BadInput
 from cail_core.recording.moments import Moment
 from cail_robot import deploy_config
+from cail_robot.arm_link import ArmReport
 from cail_robot.deploy_config import DeployConfig, Deployment, prepare
-from cail_robot.deploy_session import Phase, Session
+from cail_robot.deploy_phase import Phase
+from cail_robot.deploy_session import Session
 from cail_robot.deploy_tally import Played, Tally
-from cail_robot.desk import ArmReport
 from cail_robot.limits import Limits
 from cail_robot.recorder import Recorder
 from cail_robot.teleop import FAILURE, NOWHERE, QUIT, STOP, Steering, TeleopConfig, Wish

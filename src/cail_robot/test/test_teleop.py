@@ -10,7 +10,8 @@ import pytest
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, ConfigError
 from cail_robot import sticks
-from cail_robot.desk import ArmReport, Desk
+from cail_robot.arm_link import ArmReport
+from cail_robot.desk import Desk
 from cail_robot.scripted import Script, read_script
 from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
 from cail_robot.teleop import FAILURE, GRIP, NOWHERE, QUIT, START, SUCCESS, Axes, HeldKeys, Keyboard, Steering, TeleopConfig, Wish
