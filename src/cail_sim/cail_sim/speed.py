@@ -2,8 +2,7 @@
 
 The bare engine replays the same motor commands in the same world and does nothing else. The worker processes ask a NumPy policy,
 pass the safety filter, control, read the scene, judge and reset. They take turns, so that whatever else the machine does slows
-all alike, and a ratio is the median over the rounds. Two bare engines at once show what the machine has to give to two processes,
-bare engines of as many worlds as a worker has, step by step in turn, what the processor's cache has.
+all alike, and a ratio is the median over the rounds. Two bare engines at once show what the machine has to give to two processes.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ ROUNDS = {"smoke": 1, "short": 4, "full": 12}
 ENVS_PER_WORKER = 4
 DECISIONS = 120
 BARE, TWO_BARE = "bare stepSimulation", "bare stepSimulation, 2 processes at once"
-IN_TURN = f"bare stepSimulation, {ENVS_PER_WORKER} worlds in turn"
 
 Episode = tuple[Start, list[list[float]]]
 """Where an episode starts and the motor speeds of its decisions."""
@@ -42,9 +40,9 @@ def run(budget: str, out: Path, seed: int) -> Path:
     actions, episodes = record(task, ENVS_PER_WORKER * max(workers.values()), seed)
     ticks = task.config.task.ticks_per_decision
     envs = {name: WorkerEnv(task, ENVS_PER_WORKER * n, n) for name, n in workers.items()}
-    bare, in_turn = [BareEngine(episodes) for _ in range(2)], BareEngine(episodes, ENVS_PER_WORKER)
+    bare = [BareEngine(episodes) for _ in range(2)]
     replayed = ticks * sum(len(commands) for _, commands in episodes)
-    rates: dict[str, list[float]] = {BARE: [], TWO_BARE: [], IN_TURN: [], **{name: [] for name in workers}}
+    rates: dict[str, list[float]] = {BARE: [], TWO_BARE: [], **{name: [] for name in workers}}
     try:
         policy = network(task.spec.observation_dim, task.spec.action_dim)
         noise = np.arctanh(actions.clip(-ACTION_BOUND, ACTION_BOUND))
@@ -54,7 +52,6 @@ def run(budget: str, out: Path, seed: int) -> Path:
                 for engine in bare:
                     engine.go()
                 rates[TWO_BARE].append(sum(replayed / engine.seconds() for engine in bare))
-                rates[IN_TURN].append(replayed / in_turn.replay())
                 for name, env in envs.items():
                     env.reset(seed)
                     since = time.perf_counter()
@@ -63,7 +60,7 @@ def run(budget: str, out: Path, seed: int) -> Path:
                 advance(k + 1)
         memory = {name: max(map(peak_mb, env.pids)) for name, env in envs.items()}
     finally:
-        for engine in (*bare, in_turn):
+        for engine in bare:
             engine.close()
         for env in envs.values():
             env.close()
@@ -90,12 +87,12 @@ def run(budget: str, out: Path, seed: int) -> Path:
 
 
 class BareEngine:
-    """A process that replays the recorded episodes, one after the other in one world, or in several worlds at once."""
+    """A process with one world that replays the recorded episodes."""
 
-    def __init__(self, episodes: list[Episode], worlds: int = 1) -> None:
+    def __init__(self, episodes: list[Episode]) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_replaying, args=(theirs, episodes, worlds), daemon=True)
+        self._process = context.Process(target=_replaying, args=(theirs, episodes), daemon=True)
         self._process.start()
         theirs.close()
         self._pipe.recv()
@@ -117,28 +114,21 @@ class BareEngine:
         self._process.join(timeout=10)
 
 
-def _replaying(pipe: Connection, episodes: list[Episode], worlds: int) -> None:
-    task = Panda()
-    made = [task.one().world for _ in range(worlds)]
+def _replaying(pipe: Connection, episodes: list[Episode]) -> None:
+    world = Panda().one().world
     pipe.send(True)
     try:
         while pipe.recv():
-            groups = [episodes[i : i + worlds] for i in range(0, len(episodes), worlds)]
-            pipe.send(sum(_replayed(made, group) for group in groups))
+            pipe.send(sum(_replayed(world, *episode) for episode in episodes))
     except EOFError:
-        for world in made:
-            world.close()
+        world.close()
 
 
-def _replayed(worlds: list[World], episodes: list[Episode]) -> float:
-    """An episode in each world, step by step in turn."""
-    for world, (start, _) in zip(worlds, episodes, strict=False):
-        world.begin(start)
+def _replayed(world: World, start: Start, commands: list[list[float]]) -> float:
+    world.begin(start)
     since = time.perf_counter()
-    for k in range(max(len(commands) for _, commands in episodes)):
-        for world, (_, commands) in zip(worlds, episodes, strict=False):
-            if k < len(commands):
-                world.replay(commands[k])
+    for speeds in commands:
+        world.replay(speeds)
     return time.perf_counter() - since
 
 

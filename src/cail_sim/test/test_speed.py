@@ -37,7 +37,7 @@ def test_the_bare_engine_makes_the_recorded_episode_again() -> None:
 def test_the_bench_sets_everything_against_the_bare_engine(tmp_path: Path) -> None:
     made = speed.run("smoke", tmp_path, 0)
     rows = {row["what"]: row for row in csv.DictReader(made.open())}
-    assert list(rows) == [speed.BARE, speed.TWO_BARE, speed.IN_TURN, "1 worker", "2 workers"]
+    assert list(rows) == [speed.BARE, speed.TWO_BARE, "1 worker", "2 workers"]
     assert float(rows[speed.BARE]["ratio_to_bare"]) == 1.0
     assert all(float(row["ticks_per_s"]) > 0 for row in rows.values())
     assert 0 < float(rows["2 workers"]["peak_mb_per_worker"]) <= 250
