@@ -151,11 +151,14 @@ def test_a_stale_input_the_guard_and_a_signal_stop_the_policy(folder: Path) -> N
         text = said(deploy)
         assert deploy.returncode == 128 + signal.SIGINT, text
         assert "ended by SIGINT; the arm was commanded to rest, what was saved is intact" in text
-        assert "other failures 2" in text
+        assert "other failures 1" in text
+        assert "interrupted 1" in text
         assert "guard 1 stops" in text
         wait_for(lambda: executed(operator) == (0.0, 0.0), "rest")
     rows = DemoDataset(folder / "d").rows
-    assert {row.outcome for row in rows} == {"failure"}, "one that the guard stopped before its first frame is not kept"
+    found = [(row.outcome, (row.recording or {})["why"].split(" is ")[0]) for row in rows]
+    assert found[0] == ("interrupted", "no command: target_pose")
+    assert {outcome for outcome, _ in found[1:]} <= {"failure"}, "one that the guard stopped before its first frame is not kept"
     assert len(list((folder / "d" / "bags").iterdir())) == len(rows), "nothing is left of the open episode"
 
 
