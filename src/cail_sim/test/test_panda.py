@@ -17,6 +17,7 @@ from gymnasium.utils.env_checker import check_env
 from cail_core.tasks import get_task
 from cail_core.tasks.base import Practised
 from cail_core.tasks.pick_place_avoid import Outcome
+from cail_robot.safety import Verdict
 from cail_sim.arm import PANDA
 from cail_sim.env import PickPlaceAvoidEnv
 from cail_sim.slower import play, slower
@@ -174,3 +175,11 @@ def test_the_stricter_task_has_a_wider_obstacle_and_is_otherwise_the_same() -> N
         assert env.reset(0).shape == (1, task.spec.observation_dim)
     finally:
         env.close()
+
+
+def test_an_action_that_is_no_number_moves_nothing(env: PickPlaceAvoidEnv) -> None:
+    env.start(np.random.default_rng(0))
+    before, refused = env.scene.tool, env.filter.counts[Verdict.NOT_FINITE]
+    env.decide([float("nan"), 0.0, 0.0])
+    assert env.filter.counts[Verdict.NOT_FINITE] == refused + 1
+    assert env.scene.tool == pytest.approx(before, abs=1e-3)
