@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from cail_core import __version__, durable
 from cail_core.algorithms.confidence import segment_mean
 from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.benchmarks.convergence import descend
 from cail_core.benchmarks.methods import spearman
 from cail_core.config import build, to_dict
 from cail_core.demos.choosing import unalike
@@ -39,7 +40,9 @@ from cail_core.training import TrainingDiverged, train
 from cail_core.training.run import METRICS, demonstrator_means
 
 Row = dict[str, Any]
-ORACLE = "oracle"
+ORACLE, EQUATION_7 = "oracle", "eq-7"
+UNTRAINED = (ORACLE, EQUATION_7)
+"""Rows of a table that are no method of `cail train`: the best demonstrator, and Eq. 7 without a policy (`convergence.py`)."""
 ROW, RUN = "row.json", "run"
 DONE, DIVERGED, FAILED = "done", "diverged", "failed"
 
@@ -66,7 +69,7 @@ class Cell:
     @property
     def key(self) -> str:
         """The folder's name: readable, and different for different cells; the place in a table does not count."""
-        settings = None if self.method == ORACLE else _settings(self.method, self.task, json.dumps(self.changes))
+        settings = None if self.method in UNTRAINED else _settings(self.method, self.task, json.dumps(self.changes))
         facts = {**asdict(self), "at": "", "version": __version__, "settings": settings}
         digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:10]
         return f"{self.task}-{self.method}-{self.seed}-{digest}"
@@ -154,7 +157,12 @@ def run_cell(cell: Cell, out: Path) -> Row:
     durable.make_folder(folder)
     row: Row = {"task": cell.task, "method": cell.method, "seed": cell.seed, "outcome": DONE, "steps": cell.steps}
     try:
-        row |= _oracle(cell, out) if cell.method == ORACLE else _trained(cell, out, folder)
+        if cell.method == ORACLE:
+            row |= _oracle(cell, out)
+        elif cell.method == EQUATION_7:
+            row |= _equation_7(cell, out, folder)
+        else:
+            row |= _trained(cell, out, folder)
     except TrainingDiverged as fault:
         row["outcome"] = f"{DIVERGED}: {_line(fault)}"
     except (CailError, ArithmeticError, RuntimeError, ValueError, OSError) as fault:
@@ -175,6 +183,18 @@ def _oracle(cell: Cell, out: Path) -> Row:
     best = best_first(demos, returns)[0]
     return {"return": round(float(returns[who == best].mean()), 3), "return_std": round(float(returns[who == best].std()), 3),
             "steps": 0}
+
+
+def _equation_7(cell: Cell, out: Path, folder: Path) -> Row:
+    """Eq. 7 under the assumptions of Theorems 1 and 2; `outer_loss` along it is kept where a training keeps its own."""
+    demos, _ = demonstrations(cell, out)
+    found = descend(demos, cell.changes["loss"], cell.steps, torch.Generator().manual_seed(cell.seed))
+    lines = ["steps,outer_loss", *(f"{step},{value!r}" for step, value in enumerate(found.outer))]
+    durable.make_folder(folder / RUN)
+    durable.write_bytes(folder / RUN / METRICS, "\n".join([*lines, ""]).encode())
+    return _outer_loss(folder / RUN) | {"rising": round(found.rising, 4), "mu": found.mu,
+                                        "gradient_first": found.gradient[0], "gradient_least": min(found.gradient),
+                                        "gradient_bound": found.bound}
 
 
 def best_first(demos: Demonstrations, returns: NDArray[np.float64]) -> list[str]:

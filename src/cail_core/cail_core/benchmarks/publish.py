@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cail_core import durable
-from cail_core.benchmarks.cells import DIVERGED, DONE, ORACLE, RUN, Cell, Row, curve
+from cail_core.benchmarks.cells import DIVERGED, DONE, EQUATION_7, ORACLE, RUN, Cell, Row, curve
 from cail_core.benchmarks.paper_numbers import Number
 from cail_core.benchmarks.studies import Study
 from cail_core.errors import MissingDependency, how_to_add
@@ -26,7 +26,8 @@ from cail_core.machine import describe
 
 Results = Sequence[tuple[Cell, Row]]
 COLUMNS = ("at", "task", "method", "seed", "outcome", "steps", "return", "return_std", "success", "spearman",
-           "spearman_episodes", "confidence", "outer_first", "outer_last", "outer_rise", "evaluations", "seconds")
+           "spearman_episodes", "confidence", "outer_first", "outer_last", "outer_rise", "rising", "mu", "gradient_first",
+           "gradient_least", "gradient_bound", "evaluations", "seconds")
 BINS = 40  # points of a curve
 
 
@@ -195,7 +196,7 @@ def _curves(study: Study, results: Results, out: Path, what: str = "return") -> 
 
     panels: dict[str, dict[str, list[list[tuple[float, float]]]]] = {}
     for cell, _ in results:
-        place, label = (cell.at, cell.method) if what == "return" else ("outer loss", cell.at)
+        place, label = (cell.at, cell.method) if what == "return" else (cell.method, cell.at)
         points = curve(out / "cells" / cell.key / RUN, what)
         if points:
             panels.setdefault(place, {}).setdefault(label, []).append(points)
@@ -205,7 +206,8 @@ def _curves(study: Study, results: Results, out: Path, what: str = "return") -> 
             x, mean, std = band(curves, max(points[-1][0] for points in curves))
             line, = panel.plot(x, mean, label=label)
             panel.fill_between(x, mean - std, mean + std, alpha=0.2, color=line.get_color())
-        panel.set(xlabel="environment steps", ylabel="return while exploring" if what == "return" else "outer loss", title=place)
+        panel.set(xlabel="steps" if place == EQUATION_7 else "environment steps",
+                  ylabel="return while exploring" if what == "return" else "outer loss", title=place)
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _png(figure)
@@ -257,7 +259,24 @@ def _outer(study: Study, results: Results, out: Path) -> bytes:
     return _curves(study, results, out, "outer_loss")
 
 
-FIGURES = {"curves": _curves, "bars": _bars, "lines": _lines, "confidence": _confidence, "outer": _outer}
+def _rate(study: Study, results: Results, out: Path) -> bytes:
+    """Theorem 2: the least ‖∇_β L_out‖² of T steps against T, where it is not 0, and its bound; every seed."""
+    found: dict[str, list[tuple[int, float, float]]] = {}
+    for cell, row in results:
+        if _usable(row, "gradient_least") and row["gradient_least"] > 0:
+            found.setdefault(cell.changes["loss"], []).append((cell.steps, row["gradient_least"], row["gradient_bound"]))
+    figure, (panel,) = _canvas(1)
+    for number, (loss, points) in enumerate(found.items()):
+        steps, least, bound = zip(*points, strict=True)
+        panel.loglog(steps, least, "o", color=f"C{number}", label=loss)
+        panel.loglog(steps, bound, "_", color=f"C{number}", label=f"{loss}: the bound, O(1/√T)")
+    panel.set(xlabel="T", ylabel="least ‖∇β L_out‖² of T steps", title="eq-7")
+    if found:
+        panel.legend(fontsize=7)
+    return _png(figure)
+
+
+FIGURES = {"curves": _curves, "bars": _bars, "lines": _lines, "confidence": _confidence, "outer": _outer, "rate": _rate}
 
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:75rem;margin:2rem auto;padding:0 1rem;color:#222}
 table{border-collapse:collapse;font-variant-numeric:tabular-nums}

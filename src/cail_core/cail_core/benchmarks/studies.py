@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from cail_core.benchmarks import paper_numbers
-from cail_core.benchmarks.cells import ORACLE, Cell
+from cail_core.benchmarks.cells import EQUATION_7, ORACLE, UNTRAINED, Cell
 from cail_core.benchmarks.paper_numbers import Number
 
 COMPARED = ("cail", "2iwil", "ic-gail", "airl", "gail", "t-rex", "d-rex", "ssrr")
@@ -95,7 +95,7 @@ def cell(budget: Budget, env: Environment, method: str, seed: int, *, mix: dict[
          ranked: float = 0.05, changes: Mapping[str, Any] | None = None) -> Cell:
     steps = env.cloning_steps if method in OFFLINE else env.practice_steps if method == "cail-hybrid" else env.steps
     return Cell(env.task, mix or env.paper_mix(), method, seed, max(1, round(budget.steps * steps)), at, budget.episodes, ranked,
-                env.choose, budget.evaluation_episodes, {} if method == ORACLE else {**budget.changes, **(changes or {})})
+                env.choose, budget.evaluation_episodes, {**({} if method in UNTRAINED else budget.changes), **(changes or {})})
 
 
 Cells = list[Cell]
@@ -192,9 +192,13 @@ def alpha_mu(budget: Budget, first: int) -> Cells:
 
 
 def theory(budget: Budget, first: int) -> Cells:
-    """The outer loss along the training with the gate of Theorem 1 and without it."""
-    return [cell(budget, env, "cail-paper", seed, at="gate" if gate else "no gate", changes={"gate": gate, "gate_after": 0})
-            for env in budget.environments[:1] for gate in (True, False) for seed in _seeds(budget, first)]
+    """The outer loss along the training with the gate of Theorem 1 and without it; and Eq. 7 for T steps as Theorem 2 has it."""
+    env, seeds = budget.environments[0], _seeds(budget, first)
+    lengths = (5, 20) if budget.few else (50, 200, 800, 3200)
+    trained = [cell(budget, env, "cail-paper", seed, at="gate" if gate else "no gate", changes={"gate": gate, "gate_after": 0})
+               for gate in (True, False) for seed in seeds]
+    return trained + [replace(cell(budget, env, EQUATION_7, seed, at=f"{loss} T={steps}", changes={"loss": loss}), steps=steps)
+                      for loss in ("rk", "logistic") for steps in lengths for seed in seeds]
 
 
 @dataclass(frozen=True)
@@ -222,5 +226,5 @@ STUDIES = {
     "suboptimal": Study("return without any optimal demonstration", suboptimal, figures=("curves", "bars")),
     "confidence": Study("mean confidence by demonstrator", confidence, "spearman", figures=("confidence",)),
     "alpha-mu": Study("sensitivity to α and μ", alpha_mu, figures=("lines",)),
-    "theory": Study("the outer loss along training: Theorems 1 and 2", theory, "outer_last", figures=("outer",)),
+    "theory": Study("the outer loss along training: Theorems 1 and 2", theory, "outer_last", figures=("outer", "rate")),
 }

@@ -29,7 +29,7 @@ PAPER = {
     "suboptimal": "no optimal demonstration at all",
     "confidence": "the confidence of each demonstrator",
     "alpha-mu": "sensitivity to α and μ",
-    "theory": "the outer loss with the gate of Theorem 1 and without",
+    "theory": "the outer loss with the gate of Theorem 1 and without, and Eq. 7 as Theorem 2 has it",
 }
 """The paper's tables and figures: `cail_core.benchmarks.studies`. `paper` runs all but `panda`, which is none of them."""
 
