@@ -65,6 +65,8 @@ def test_every_table_has_every_seed_of_every_method(everything: Path) -> None:
 
 def test_the_page_holds_all_tables_and_figures_in_one_file(everything: Path) -> None:
     page = (everything / "index.html").read_text()
+    assert "<code>oracle</code> is the best demonstrator" in page
+    assert "`" not in page
     for name, study in STUDIES.items():
         assert f"<h2>{name}: " in page
         for kind in study.figures:
@@ -90,6 +92,10 @@ def test_the_theory_table_has_both_theorems(everything: Path) -> None:
     assert {row["at"] for row in rows} == {"rk T=5", "rk T=20", "logistic T=5", "logistic T=20"}
     assert all(float(row["rising"]) == 0.0 and float(row["outer_last"]) < float(row["outer_first"]) for row in rows)
     assert all(float(row["gradient_least"]) <= float(row["gradient_bound"]) for row in rows)
+    text = (everything / "theory.md").read_text()
+    assert "`eq-7` is Eq. 7" in text
+    assert "Welch" not in text  # nobody is compared
+    assert "oracle" not in text
 
 
 # --- which cells ------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import csv
 import html
 import io
 import math
+import re
 import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
@@ -117,15 +118,20 @@ def table(study: Study, results: Results) -> list[list[str]]:
 
 
 def markdown(name: str, study: Study, results: Results, budget: str, skipped: Sequence[str]) -> str:
-    rows = [" | ".join(row) for row in table(study, results)]
-    rows.insert(1, " | ".join("---" for _ in table(study, results)[0]))
-    seeds = sorted({cell.seed for cell, _ in results})
-    lines = [f"# {name}: {study.text}", "",
-             f"Budget `{budget}`, seeds {seeds[0]} to {seeds[-1]}; mean ± standard deviation over seeds.",
-             f"p: Welch's t-test, null hypothesis that {_first_run(study.ours)} is not better.",
-             "`oracle` is the best demonstrator.", "",
-             *(f"| {row} |" for row in rows), ""]
-    return "\n".join([*lines, *(f"Skipped: {text}" for text in skipped), ""])
+    header, *rows = table(study, results)
+    seeds, methods = sorted({cell.seed for cell, _ in results}), {cell.method for cell, _ in results}
+    notes = [f"Budget `{budget}`, seeds {seeds[0]} to {seeds[-1]}; mean ± standard deviation over seeds."]
+    if "p" in header:
+        notes.append(f"p: Welch's t-test, null hypothesis that {_first_run(study.ours)} is not better.")
+    if ORACLE in methods:
+        notes.append(f"`{ORACLE}` is the best demonstrator.")
+    if EQUATION_7 in methods:
+        notes.append(f"The outer loss after the last step. `{EQUATION_7}` is Eq. 7 by plain gradient steps on one batch, with "
+                     "α = C₁/√T and μ = C₂/T (Theorem 2); the CSV has the share of its steps that raise it (`rising`) "
+                     "and the gradient.")
+    shown = [header, ["---"] * len(header), *rows]
+    return "\n".join([f"# {name}: {study.text}", "", *notes, "", *(f"| {' | '.join(row)} |" for row in shown), "",
+                      *(f"Skipped: {text}" for text in skipped), ""])
 
 
 def _first_run(names: Sequence[str]) -> str:
@@ -198,6 +204,8 @@ def _curves(study: Study, results: Results, out: Path, what: str = "return") -> 
     for cell, _ in results:
         place, label = (cell.at, cell.method) if what == "return" else (cell.method, cell.at)
         points = curve(out / "cells" / cell.key / RUN, what)
+        if cell.method == EQUATION_7:
+            points = [(step / cell.steps, value) for step, value in points]
         if points:
             panels.setdefault(place, {}).setdefault(label, []).append(points)
     figure, axes = _canvas(len(panels))
@@ -206,7 +214,7 @@ def _curves(study: Study, results: Results, out: Path, what: str = "return") -> 
             x, mean, std = band(curves, max(points[-1][0] for points in curves))
             line, = panel.plot(x, mean, label=label)
             panel.fill_between(x, mean - std, mean + std, alpha=0.2, color=line.get_color())
-        panel.set(xlabel="steps" if place == EQUATION_7 else "environment steps",
+        panel.set(xlabel="share of the T steps" if place == EQUATION_7 else "environment steps",
                   ylabel="return while exploring" if what == "return" else "outer loss", title=place)
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
@@ -316,5 +324,6 @@ def _html(text: str) -> str:
         if line.startswith("# "):
             made.append(f"<h2>{html.escape(line[2:])}</h2>")
         elif line:
-            made.append(f"<p>{html.escape(line)}</p>")
+            text = re.sub("`(.+?)`", r"<code>\1</code>", html.escape(line))
+            made.append(f"<p>{text}</p>")
     return "\n".join(made)
