@@ -64,7 +64,7 @@ class Cell:
     """Which demonstrations are ranked: spread over all returns, or unalike by what is seen in them (`demos/choosing.py`)."""
     evaluation_episodes: int = 100
     changes: dict[str, Any] = field(default_factory=dict)
-    """Settings that differ from the installed ones: {"beta.alpha": 0.1}."""
+    """Settings that differ from the installed ones: {"beta.alpha": 0.1}; for Eq. 7 without a policy its loss: {"loss": "rk"}."""
 
     @property
     def key(self) -> str:
