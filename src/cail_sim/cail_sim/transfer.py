@@ -8,6 +8,7 @@ processes are. What is done is not done again, so a run that was cut off goes on
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import signal
@@ -40,6 +41,7 @@ CAIL = (sys.executable, "-m", "cail_core.cli")
 ENDS_S = 15.0
 IN_VAIN = 5
 """Launches in a row without an episode."""
+LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
 
 
 def run(budget: str, out: Path, seed: int) -> Path:
@@ -95,13 +97,13 @@ def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
     if ros2 := shutil.which("ros2"):
         words = [f"{name}:={value}" for name, value in arguments.items()]
         command = [ros2, "launch", "cail_robot", "deploy.launch.py", "robot:=ur5e_sim", f"seed:={seed}", *words]
-        subprocess.run(command, stdout=said, stderr=said)
+        subprocess.run(command, stdout=said, stderr=said, preexec_fn=end_with_parent)
         return
     words = [f"--{name.replace('_', '-')}={value}" for name, value in arguments.items()]
-    arm = subprocess.Popen([*CAIL, "up", "ur5e-sim", "--seed", seed], stdout=said, stderr=said)
+    arm = subprocess.Popen([*CAIL, "up", "ur5e-sim", "--seed", seed], stdout=said, stderr=said, preexec_fn=end_with_parent)
     try:
         desk = [*CAIL, "deploy", "--robot", "running", "--robot-type", "ur5e_sim", *words]
-        subprocess.run(desk, stdout=said, stderr=said)
+        subprocess.run(desk, stdout=said, stderr=said, preexec_fn=end_with_parent)
     finally:
         arm.send_signal(signal.SIGINT)
         try:
@@ -109,6 +111,13 @@ def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
         except subprocess.TimeoutExpired:
             arm.kill()
             arm.wait()
+
+
+def end_with_parent() -> None:
+    """In a new process, before its program begins: it is interrupted when the process that started it ends, killed or not. An arm
+    must not go on without its benchmark. Elsewhere than on Linux it does nothing."""
+    if hasattr(LIBC, "prctl"):
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def _cail(*words: object) -> None:

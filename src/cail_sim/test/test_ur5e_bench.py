@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -67,3 +71,25 @@ def test_an_interrupted_episode_is_played_again_and_a_failure_says_what_ended_it
     assert transfer.interrupted(tmp_path / "played") == 2
     assert [outcome for outcome, _, _ in transfer.deployed(tmp_path / "played")] == [
         "success", "the guard stopped the policy", "collided"]  # fmt: skip
+
+
+def test_what_a_killed_benchmark_started_ends_too() -> None:
+    starts = ("import subprocess, time; from cail_sim.transfer import end_with_parent; "
+              "print(subprocess.Popen(['sleep', '60'], preexec_fn=end_with_parent).pid, flush=True); time.sleep(60)")
+    with subprocess.Popen([sys.executable, "-c", starts], stdout=subprocess.PIPE, text=True) as bench:
+        assert bench.stdout is not None
+        started = int(bench.stdout.readline())
+        os.kill(started, 0)
+        bench.kill()
+    end = time.monotonic() + 20.0
+    while _runs(started):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    """Neither gone nor waiting to be fetched by whoever adopted it."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
