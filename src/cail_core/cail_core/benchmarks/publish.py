@@ -214,9 +214,11 @@ def _curves(study: Study, results: Results, out: Path, what: str = "return") -> 
             x, mean, std = band(curves, max(points[-1][0] for points in curves))
             line, = panel.plot(x, mean, label=label)
             panel.fill_between(x, mean - std, mean + std, alpha=0.2, color=line.get_color())
-        panel.set(xlabel="share of the T steps" if place == EQUATION_7 else "environment steps",
-                  ylabel="return while exploring" if what == "return" else "outer loss", title=place)
-        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        panel.set(xlabel="environment steps", ylabel="return while exploring" if what == "return" else "outer loss", title=place)
+        if place == EQUATION_7:
+            panel.set(xlabel="share of the T steps")
+        else:
+            panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _png(figure)
 
@@ -278,9 +280,9 @@ def _rate(study: Study, results: Results, out: Path) -> bytes:
         steps, least, bound = zip(*points, strict=True)
         panel.loglog(steps, least, "o", color=f"C{number}", label=loss)
         panel.loglog(steps, bound, "_", color=f"C{number}", label=f"{loss}: the bound, O(1/√T)")
-    panel.set(xlabel="T", ylabel="least ‖∇β L_out‖² of T steps", title="eq-7")
+    panel.set(xlabel="T", ylabel="least ‖∇β L_out‖² of T steps", title=f"{EQUATION_7} (without those that reach 0)")
     if found:
-        panel.legend(fontsize=7)
+        panel.legend(fontsize=7, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return _png(figure)
 
 
