@@ -153,6 +153,13 @@ def test_a_wrong_only_is_refused(text: str, said: str, capsys: pytest.CaptureFix
     assert not (tmp_path / "out").exists()
 
 
+def test_what_goes_with_the_papers_tables_is_refused_with_others(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["--only", "method=cail", "--workers", "1", "--out", str(tmp_path / "out")]
+    assert main(["bench", "dataset", "--budget", "smoke", *words]) == 2
+    assert "expected --only and --workers with one of the paper's tables" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_only_that_leaves_nothing_says_what_there_is(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["bench", "table1", "--budget", "smoke", "--only", "method=cial", "--out", str(tmp_path / "out")]) == 2
     assert "method: 2iwil" in capsys.readouterr().err

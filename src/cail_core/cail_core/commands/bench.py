@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cail_core.cli import whole_number
+from cail_core.errors import BadInput
 
 MEASUREMENTS = {
     "dataset": "writing, opening and reading demonstrations",
@@ -62,6 +63,11 @@ def register(commands: Any) -> None:
 
 def _run(args: argparse.Namespace) -> None:
     if args.table not in (*PAPER, "paper"):
+        given = [name for name in ("--only", "--workers", "--address") if getattr(args, name[2:]) is not None]
+        given += ["--engine ray"] * (args.engine == "ray")
+        if given:
+            raise BadInput(f"expected {' and '.join(given)} with one of the paper's tables ({', '.join(PAPER)} or paper), "
+                           f"given with '{args.table}'; leave it out")
         if args.table in MEASUREMENTS:
             run = importlib.import_module(f"cail_core.benchmarks.{args.table.replace('-', '_')}").run
         else:
