@@ -26,7 +26,7 @@ from cail_core.benchmarks.cells import ORACLE, UNTRAINED, Cell, config_of, finis
 from cail_core.benchmarks.engines import LocalEngine
 from cail_core.benchmarks.studies import BUDGETS, POINTMASS, REACHER, SMOKE, STUDIES, UR5E, Study, cell
 from cail_core.cli import main
-from cail_core.commands.bench import PAPER
+from cail_core.commands.bench import OURS, PAPER
 from cail_core.errors import BadInput, CailError
 from cail_core.training import TrainingDiverged
 
@@ -47,7 +47,7 @@ def without_seconds(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("paper")
-    for name in ("paper", "panda"):
+    for name in ("paper", *OURS):
         assert main(["bench", name, "--budget", "smoke", "--workers", "1", "--out", str(out)]) == 0
     return out
 
@@ -137,6 +137,16 @@ def test_short_takes_every_second_value_and_on_long_tasks_what_needs_no_environm
     assert {c.method for c in made["suboptimal"] if c.task == "reacher"} == {*made_few, "cail-bc", "bc", "oracle"}
     assert {c.method for c in made["confidence"] if c.task == "ant"} == {"cail"}
     assert not any(c.task == "ant" for c in made["alpha-mu"])
+
+
+def test_the_parts_of_a_clone_differ_in_nothing_else() -> None:
+    made = {(c.method, c.at): config_of(c) for c in STUDIES["panda-parts"].make(BUDGETS["short"], 0)}
+    whole = method_config("cail-bc", "panda")
+    assert made["cail-bc", "both"] == whole
+    assert made["bc", "neither"] == method_config("bc", "panda")
+    cloning = replace(whole.cloning, corrective=0.0)
+    assert made["cail-bc", "one way"] == replace(whole, cloning=cloning)
+    assert made["cail-bc", "neither"] == replace(whole, cloning=cloning, one_way=0.0)
 
 
 def test_only_keeps_what_is_named() -> None:

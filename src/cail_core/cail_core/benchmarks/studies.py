@@ -138,6 +138,15 @@ def panda(budget: Budget, first: int) -> Cells:
             for method in ("cail-hybrid", "cail-bc", "bc", "cail", "airl", "gail")]
 
 
+def panda_parts(budget: Budget, first: int) -> Cells:
+    """What a clone's success on the Panda is made of: the confidence (`cail-bc`; `bc` has none), corrective labels, one way."""
+    env = budget.environments[0] if budget.few else PANDA
+    parts = {"neither": (0.0, 0.0), "corrective labels": (1.5, 0.0), "one way": (0.0, 1.75), "both": (1.5, 1.75)}
+    return [cell(budget, env, method, seed, at=at, changes={"cloning.corrective": corrective, "one_way": one_way})
+            for at, (corrective, one_way) in parts.items()
+            for seed in _seeds(budget, first) for method in ("cail-bc", "bc")]
+
+
 def label_ratio(budget: Budget, first: int) -> Cells:
     ratios = _varied(budget, (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0), (0.1, 1.0))
     methods = LABELLED[:2] if budget.few else LABELLED
@@ -219,6 +228,7 @@ STUDIES = {
     "table1": Study("converged return of all methods", table1, figures=("curves", "bars"), published=paper_numbers.RETURNS),
     "success": Study("share of the trials that succeed", success, "success", published=paper_numbers.SUCCESS),
     "panda": Study("success on the whole of pick-place-avoid, by mix", panda, "success", ours=("cail-hybrid",)),
+    "panda-parts": Study("success of a clone on the Panda, by what it is made of", panda_parts, "success"),
     "label-ratio": Study("return by the share of ranked demonstrations", label_ratio, figures=("lines",),
                          published=paper_numbers.LABEL_RATIO),
     "optimality": Study("return by the quality of the suboptimal demonstrations", optimality, figures=("lines",)),
