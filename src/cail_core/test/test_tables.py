@@ -142,11 +142,11 @@ def test_short_takes_every_second_value_and_on_long_tasks_what_needs_no_environm
 def test_the_parts_of_a_clone_differ_in_nothing_else() -> None:
     made = {(c.method, c.at): config_of(c) for c in STUDIES["panda-parts"].make(BUDGETS["short"], 0)}
     whole = method_config("cail-bc", "panda")
-    assert made["cail-bc", "both"] == whole
-    assert made["bc", "neither"] == method_config("bc", "panda")
+    assert made["cail-bc", "paper both"] == whole
+    assert made["bc", "hard neither"] == method_config("bc", "panda")
     cloning = replace(whole.cloning, corrective=0.0)
-    assert made["cail-bc", "one way"] == replace(whole, cloning=cloning)
-    assert made["cail-bc", "neither"] == replace(whole, cloning=cloning, one_way=0.0)
+    assert made["cail-bc", "hard one way"] == replace(whole, cloning=cloning)
+    assert made["cail-bc", "paper neither"] == replace(whole, cloning=cloning, one_way=0.0)
 
 
 def test_only_keeps_what_is_named() -> None:

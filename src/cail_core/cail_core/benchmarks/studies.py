@@ -140,10 +140,10 @@ def panda(budget: Budget, first: int) -> Cells:
 
 def panda_parts(budget: Budget, first: int) -> Cells:
     """What a clone's success on the Panda is made of: the confidence (`cail-bc`; `bc` has none), corrective labels, one way."""
-    env = budget.environments[0] if budget.few else PANDA
-    parts = {"neither": (0.0, 0.0), "corrective labels": (1.5, 0.0), "one way": (0.0, 1.75), "both": (1.5, 1.75)}
-    return [cell(budget, env, method, seed, at=at, changes={"cloning.corrective": corrective, "one_way": one_way})
-            for at, (corrective, one_way) in parts.items()
+    mixes = {"": budget.environments[0]} if budget.few else {"paper ": PANDA, "hard ": PANDA_HARD}
+    parts = {"neither": (0.0, 0.0), "corrective": (1.5, 0.0), "one way": (0.0, 1.75), "both": (1.5, 1.75)}
+    return [cell(budget, env, method, seed, at=mix + part, changes={"cloning.corrective": corrective, "one_way": one_way})
+            for mix, env in mixes.items() for part, (corrective, one_way) in parts.items()
             for seed in _seeds(budget, first) for method in ("cail-bc", "bc")]
 
 
