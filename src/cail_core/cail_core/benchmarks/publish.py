@@ -231,7 +231,7 @@ def _bars(study: Study, results: Results, out: Path) -> bytes:
         means = [found[method].values.mean() for method in names]
         panel.barh(names, means, xerr=[found[method].values.std() for method in names], color="#3d6fb4")
         panel.invert_yaxis()
-        panel.set(title=at, xlabel=study.value)
+        panel.set(title=at, xlabel=study.value, **({"xlim": (0.0, 1.02)} if study.value == "success" else {}))
     return _png(figure)
 
 

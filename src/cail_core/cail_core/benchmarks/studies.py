@@ -228,7 +228,7 @@ STUDIES = {
     "table1": Study("converged return of all methods", table1, figures=("curves", "bars"), published=paper_numbers.RETURNS),
     "success": Study("share of the trials that succeed", success, "success", published=paper_numbers.SUCCESS),
     "panda": Study("success on the whole of pick-place-avoid, by mix", panda, "success", ours=("cail-hybrid",)),
-    "panda-parts": Study("success of a clone on the Panda, by what it is made of", panda_parts, "success"),
+    "panda-parts": Study("success of a clone on the Panda, by what it is made of", panda_parts, "success", ours=("cail-bc",)),
     "label-ratio": Study("return by the share of ranked demonstrations", label_ratio, figures=("lines",),
                          published=paper_numbers.LABEL_RATIO),
     "optimality": Study("return by the quality of the suboptimal demonstrations", optimality, figures=("lines",)),
