@@ -1,4 +1,5 @@
-"""Theorems 1 and 2 as they stand: Eq. 7 by plain gradient steps on one batch, with the steps that Theorem 2 names.
+"""Theorems 1 and 2 nearly as they stand: Eq. 7 by plain gradient steps on one batch, with the steps that Theorem 2 names and, as
+everywhere here, the gate with C = 0 (Theorem 1 asks for μ ≤ 2C/L, and L is not known).
 
 Along a training none of this holds: pairs are drawn anew, θ is moved by Adam, and the policy that D is to tell apart moves too.
 """
