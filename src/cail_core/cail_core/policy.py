@@ -23,7 +23,7 @@ from safetensors.numpy import load_file, save
 from cail_core import durable
 from cail_core.errors import BadInput, listed
 from cail_core.guard import Guard, read_guard
-from cail_core.tasks.base import Array, Demonstrator, Policy, TaskSpec
+from cail_core.tasks.base import Array, Demonstrator, Gate, Policy, TaskSpec
 
 if TYPE_CHECKING:
     from cail_core.rl.networks import TanhGaussianActor
@@ -55,17 +55,51 @@ class PolicyCard:
     guard: dict[str, float] = field(default_factory=dict)
     """Thresholds of the out-of-distribution guard; its states are in `guard.safetensors`."""
     limits: dict[str, float] = field(default_factory=dict)
+    gates: list[dict[str, Any]] = field(default_factory=list)
+    """What it does not see in which phase; none in policies of before there were gates, which see everything."""
     provenance: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     format: str = FORMAT
     format_version: int = FORMAT_VERSION
 
 
+class Gates:
+    """What a policy does not see in which phase (`tasks.base.Gate`), by the places of the observations."""
+
+    def __init__(self, gates: Sequence[Gate], names: Sequence[str]) -> None:
+        place = {name: i for i, name in enumerate(names)}
+        self.about = [{"hidden": list(gate.hidden), "when": {name: list(ends) for name, ends in gate.when.items()}}
+                      for gate in gates]
+        self.names = list(names)
+        self.indexed: list[tuple[Array, list[int], Array, Array]] = []
+        """Of each: 1 for what is hidden and 0 for the rest, the entries that are asked, and their bounds."""
+        for gate in gates:
+            hidden = np.zeros(len(names), np.float32)
+            hidden[[place[name] for name in gate.hidden]] = 1.0
+            low, high = np.array(list(gate.when.values()), np.float32).T
+            self.indexed.append((hidden, [place[name] for name in gate.when], low, high))
+
+    @classmethod
+    def read(cls, about: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Gates | None:
+        """From what a card says; None where nothing is hidden."""
+        gates = [Gate(tuple(one["hidden"]), {name: (float(low), float(high)) for name, (low, high) in one["when"].items()})
+                 for one in about]
+        return cls(gates, names) if gates else None
+
+    def hide(self, observation: Array, seen: Array) -> Array:
+        """`seen`, which is the observation standardised, with 0 for what is hidden."""
+        for hidden, columns, low, high in self.indexed:
+            asked = observation[..., columns]
+            here = ((asked >= low) & (asked <= high)).all(axis=-1, keepdims=True)
+            seen = seen * (np.float32(1.0) - here * hidden)
+        return seen
+
+
 class Network:
     """The policy's MLP in NumPy, without the tanh at its end: one observation [d] or a batch [n, d]."""
 
-    def __init__(self, weights: Mapping[str, NDArray[Any]], activation: str) -> None:
-        self.weights, self.activation = weights, activation
+    def __init__(self, weights: Mapping[str, NDArray[Any]], activation: str, gates: Gates | None = None) -> None:
+        self.weights, self.activation, self.gates = weights, activation, gates
         self._activation = ACTIVATIONS[activation]
         self._mean, self._scale = (weights[name].astype(np.float32) for name in ("observation_mean", "observation_scale"))
         depth = sum(name.endswith(".weight") for name in weights)
@@ -85,6 +119,8 @@ class Network:
 
     def __call__(self, observation: Array) -> Array:
         x: Array = (observation - self._mean) / self._scale
+        if self.gates is not None:
+            x = self.gates.hide(observation, x)
         for weight, bias in self._layers[:-1]:
             x = self._activation(np.asarray(x @ weight + bias))
         weight, bias = self._layers[-1]
@@ -107,7 +143,7 @@ class PolicyRunner(Mode):
     """A loaded policy."""
 
     def __init__(self, card: PolicyCard, weights: Mapping[str, NDArray[Any]], guard: Guard | None = None) -> None:
-        super().__init__(Network(weights, card.activation))
+        super().__init__(Network(weights, card.activation, Gates.read(card.gates, card.observation_names)))
         self.card = card
         self.guard = guard
 
@@ -190,7 +226,7 @@ def save_policy(
         task=spec.name, method=method, observation_names=list(spec.observation_names), action_names=list(spec.action_names),
         action_scale=spec.action_scale, fps=spec.fps, activation=network.activation, robot=robot,
         observation_units=spec.observation_units, guard=guard.thresholds() if guard else {},
-        limits=dict(spec.limits if limits is None else limits),
+        limits=dict(spec.limits if limits is None else limits), gates=network.gates.about if network.gates else [],
         provenance=dict(provenance), versions=_versions(),
     )
     content = (save(dict(network.weights)), (json.dumps(asdict(card), indent=2, ensure_ascii=False) + "\n").encode(),
@@ -245,7 +281,8 @@ def network_of(actor: TanhGaussianActor) -> Network:
         for kind, tensor in layer.named_parameters():
             arrays[f"layer{i}.{kind}"] = tensor[:rows]
     activation = type(activations[0]).__name__.lower()
-    return Network({name: np.array(tensor.detach().cpu().numpy()) for name, tensor in arrays.items()}, activation)
+    return Network({name: np.array(tensor.detach().cpu().numpy()) for name, tensor in arrays.items()}, activation,
+                   actor.standardise.gates)
 
 
 def _versions() -> dict[str, str]:
@@ -269,16 +306,26 @@ def _read_card(path: Path) -> PolicyCard:
         raise BadInput(f"{path}: expected format_version {FORMAT_VERSION}, given {values.get('format_version')!r}; update cail")
     kinds = {"task": str, "method": str, "observation_names": list, "action_names": list, "action_scale": str, "fps": int,
              "activation": str, "limits": dict, "provenance": dict, "versions": dict}
-    later = {"robot": str, "observation_units": str, "guard": dict}  # older policies lack these
+    later = {"robot": str, "observation_units": str, "guard": dict, "gates": list}  # older policies lack these
     kinds |= {name: kind for name, kind in later.items() if name in values}
     faults = [f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}" for name, kind in kinds.items()
               if not isinstance(values.get(name), kind)]
     if not faults and values["activation"] not in ACTIVATIONS:
         faults.append(f"key 'activation': expected one of {', '.join(ACTIVATIONS)}, given {values['activation']!r}")
+    faults += _gate_faults(values.get("gates", []), values.get("observation_names", []))
     if faults:
         raise BadInput(listed(str(path), faults))
     known = {f.name for f in fields(PolicyCard)}
     return PolicyCard(**{name: value for name, value in values.items() if name in known})
+
+
+def _gate_faults(gates: Any, names: Any) -> list[str]:
+    try:
+        if gates:
+            Gates.read(gates, names)
+    except (KeyError, TypeError, ValueError, AttributeError) as fault:
+        return [f"key 'gates': expected what each has 'hidden' and 'when' (bounds of observations), given {gates!r}: {fault!r}"]
+    return []
 
 
 def _weight_faults(card: PolicyCard, weights: Mapping[str, NDArray[Any]]) -> list[str]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from cail_core.recording.frames import ActingView, RecordableTask, recordable
 from cail_core.tasks import Demonstrator, TaskSpec
 from cail_core.tasks.base import Array, Policy
 from cail_robot.limits import Limits
+from cail_robot.slower import Slower
 
 KINDS = {
     "franka_panda_pybullet": "panda", "panda_sim": "panda",
@@ -55,11 +57,13 @@ class Deployment:
     """m/s, what an action of 1 means here."""
     trained_speed: float
     limits: Limits
+    """The arm's."""
     notes: tuple[str, ...]
     """What a person should know before it moves."""
     people: tuple[Demonstrator, ...] = ()
     """Scripted people who give one episode each, in turn, in the place of a policy."""
     seed: int = 0
+    trained_limits: Mapping[str, float] = field(default_factory=dict)
 
     def player(self, episode: int) -> tuple[str, Policy]:
         """Who commands an episode, and what they do."""
@@ -72,6 +76,12 @@ class Deployment:
     def slower(self) -> float:
         """The share of the trained speed that it runs at."""
         return self.max_speed / self.trained_speed
+
+    def slowed(self) -> Slower:
+        """What keeps the path on an arm that is slower than the trained one."""
+        trained = self.trained_limits
+        return Slower(self.slower, self.trained_speed, trained.get("max_linear_acceleration", 0.0),
+                      trained.get("max_linear_jerk", 0.0), 1.0 / self.rate)
 
     @property
     def time_limit_s(self) -> float:
@@ -118,7 +128,7 @@ def prepare(
     faults += _robot_faults(card.robot, spec, robot, other_robot, notes)
     for name, value in card.limits.items():
         if name in spec.limits and spec.limits[name] != value:
-            faults.append(f"limits: trained with {name} {value:g}, the task's settings now say {spec.limits[name]:g}")
+            notes.append(f"trained with {name} {value:g}, the task's settings now say {spec.limits[name]:g}")
     if rate and not card.fps <= rate <= 500:
         faults.append(f"rate: it was trained at {card.fps} Hz, asked for {rate}: a decision would hold longer than trained"
                       if rate < card.fps else f"rate: expected at most 500 Hz, given {rate}")  # fmt: skip
@@ -137,6 +147,7 @@ def prepare(
     else:
         # Demonstrations of a slow arm ask for less than 1, and so does a policy that learned from them.
         fastest = trained * min(1.0, float(card.provenance.get("fastest_action", 1.0)) or 1.0)
+        fastest = min(fastest, card.limits.get("max_linear_speed", fastest))
         if max_speed > trained:
             faults.append(f"max_speed: trained at {trained:g} m/s, asked for {max_speed:g}: faster than trained is refused")
         if max_speed * fastest / trained > limits.max_linear_speed * (1 + 1e-6):
@@ -161,7 +172,8 @@ def prepare(
         faults += _outside(spec, guard, limits)
     if faults:
         raise BadInput(listed(f"{folder} does not fit and nothing was started", faults))
-    return Deployment(found, policy, guard, _name(folder), robot, rate or card.fps, speed, trained or 1.0, limits, tuple(notes))
+    return Deployment(found, policy, guard, _name(folder), robot, rate or card.fps, speed, trained or 1.0, limits, tuple(notes),
+                      trained_limits=card.limits)
 
 
 def scripted(mix: str, limits: Limits, *, robot: str, task: str, episodes: int, seed: int) -> Deployment:
@@ -175,7 +187,8 @@ def scripted(mix: str, limits: Limits, *, robot: str, task: str, episodes: int, 
         raise BadInput(f"units: an action of 1 means {found.spec.action_scale}, expected a speed such as 0.5 m/s")
     speed = min(trained, limits.max_linear_speed)
     notes = (f"scripted people of the mix '{mix}' command, not a policy",)
-    return Deployment(found, _nobody, None, mix, robot, found.spec.fps, speed, trained, limits, notes, people, seed)
+    return Deployment(found, _nobody, None, mix, robot, found.spec.fps, speed, trained, limits, notes, people, seed,
+                      found.spec.limits)
 
 
 def _nobody(observation: Array) -> Array:

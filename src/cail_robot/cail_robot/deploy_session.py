@@ -84,6 +84,7 @@ class Session:
         self._name, self._policy = deployment.player(0)
         self.commander = self._name
         self._view = deployment.view()
+        self._slower = deployment.slowed()
         self._moment: Moment | None = None
         self._stale: list[str] = []
         self._stale_since: float | None = None
@@ -183,6 +184,9 @@ class Session:
     def _give_back(self) -> None:
         before, self.commander = self.commander, self._name
         self._limit_from = self._clock()
+        if self._moment is not None:
+            x, y, z, *_ = self._moment.executed
+            self._slower.begin((x, y, z))
         self._become(Phase.POLICY, "the policy commands again")
         self._tell("given back")
         self.parts.cut("unknown", before, self.commander)
@@ -294,6 +298,13 @@ class Session:
                 self._end(f"the arm is in {self.link.report.state}; somebody must clear it")
 
     def _decide(self, now: float) -> Vector:
+        """The policy's twist; where it has none, it begins from rest when it has one again."""
+        twist = self._decided(now)
+        if twist == NOWHERE:
+            self._slower.begin()
+        return twist
+
+    def _decided(self, now: float) -> Vector:
         """The policy's twist, as far as the inputs, the guard and the arm allow one."""
         if self._stale and not self.dry_run:
             if self._stale_since is None:
@@ -326,7 +337,7 @@ class Session:
         opening = self._view.gripper(self._moment, action)
         if opening is not None and opening != self._gripper and not self.dry_run:
             self._grip(opening)
-        return tuple(self.deployment.slower * share * v for v in self._view.twist(action))
+        return tuple(share * v for v in self._slower.twist(self._view.twist(action)))
 
     def _guarded(self, observation: np.ndarray) -> float:
         """The share of its speed that the guard leaves the policy."""
@@ -403,6 +414,7 @@ class Session:
                 self._become(Phase.WAITING)
             return
         self._view.begin(self._moment)
+        self._slower.begin()
         self.total, self._takeovers, self._why = 0.0, 0, ""
         self.began = self._limit_from = now
         self._stale_since, self._held = None, False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from cail_core.config import setting
@@ -113,3 +113,17 @@ class Limits:
         """Greatest x, y, z."""
         x, y, z = self.workspace_high
         return x, y, z
+
+
+def paced(limits: Limits, speed: float, acceleration: float = 1.0) -> Limits:
+    """Limits under which the same commands, times `speed`, lead along the same path, slower.
+
+    What takes 1/s times as long has s times the velocity, s² times the acceleration and s³ times the jerk. Braking stays as
+    strong as it is. `acceleration` is a factor of its own, for arms that speed up more or less than others.
+    """
+    if speed == acceleration == 1.0:
+        return limits
+    most = acceleration * speed**2 * limits.max_linear_acceleration
+    return replace(limits, max_linear_speed=speed * limits.max_linear_speed, max_linear_acceleration=most,
+                   max_linear_jerk=acceleration * speed**3 * limits.max_linear_jerk,
+                   linear_deceleration=max(limits.linear_deceleration, most))

@@ -84,6 +84,9 @@ class ArmNode(Node):  # type: ignore[misc]
         self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
         self._thread.start()
 
+    periods_per_command = 1
+    """Where time waits for commands: how long each of them acts."""
+
     def set_up(self) -> None:
         """What a node for a particular arm adds, before its control loop starts."""
 
@@ -101,7 +104,8 @@ class ArmNode(Node):  # type: ignore[misc]
                     self._period()
                     self._pace.wait()
                 elif self._heard.acquire(timeout=0.01) or self.control.state is State.DISCONNECTED:
-                    self._period()
+                    for _ in range(self.periods_per_command):
+                        self._period()
                 else:
                     self.wait_for_command()
             self._come_to_rest()

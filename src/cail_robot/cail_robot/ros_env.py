@@ -22,6 +22,7 @@ from cail_core.tasks import BatchEnv, Demonstrator, Step, TaskSpec, get_task
 from cail_core.tasks.base import Array
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene, Vec
 from cail_robot.arm import ArmError
+from cail_robot.slower import Slower
 
 PATIENCE_S = 30.0
 """How long the arm's node may be silent before that is an error; discovery on a busy machine takes seconds."""
@@ -52,6 +53,9 @@ class RosArmEnv(gymnasium.Env[Array, Array]):
                 f"cail: the arm's limit is {allowed:g} m/s where the task's actions mean up to {config.max_speed:g} m/s: it moves"
                 f" slower than the policy was trained for, and the time limit is {slower:.2g} times as long"
             )
+        limits = spec.limits
+        self._slower = Slower(1.0 / slower, config.max_speed, limits.get("max_linear_acceleration", 0.0),
+                              limits.get("max_linear_jerk", 0.0), config.decision_s)
         self._task = PickPlaceAvoid(config, round(max_ticks * slower))
         self._scene: Scene | None = None
         self._closing: bool | None = None
@@ -64,6 +68,7 @@ class RosArmEnv(gymnasium.Env[Array, Array]):
         self._link.restart()
         self._scene = self._link.scene()
         self._task.begin(self._scene, closing=self._grasped)
+        self._slower.begin()
         self._closing = None
         return self._observation(), {}
 
@@ -76,7 +81,8 @@ class RosArmEnv(gymnasium.Env[Array, Array]):
             self._link.grip(0.0 if closing else 1.0)
             self._closing = closing
         speed = self._task.config.max_speed
-        self._link.move((wish[0] * speed, wish[1] * speed, wish[2] * speed), self._task.config.decision_s)
+        x, y, z, *_ = self._slower.twist((wish[0] * speed, wish[1] * speed, wish[2] * speed, 0.0, 0.0, 0.0))
+        self._link.move((x, y, z), self._task.config.decision_s)
         self._scene = self._link.scene()
         reward, outcome = self._task.advance(self._scene, self._link.executed())
         info = {"outcome": outcome.value if outcome else None, "success": outcome is Outcome.SUCCESS}

@@ -148,9 +148,9 @@ def limit(requested: Twist | None, state: ArmState, previous: Motion, limits: Li
         if slowed != linear:
             linear, verdict, text = slowed, Verdict.KEEP_OUT, "slowed at a keep-out box"
 
-    v, a = _approach(linear, previous.linear, previous.linear_acceleration, limits.max_linear_acceleration,
+    v, a = approach(linear, previous.linear, previous.linear_acceleration, limits.max_linear_acceleration,
                      limits.max_linear_jerk, limits.max_linear_speed, dt)
-    w, b = _approach(angular, previous.angular, previous.angular_acceleration, limits.max_angular_acceleration,
+    w, b = approach(angular, previous.angular, previous.angular_acceleration, limits.max_angular_acceleration,
                      limits.max_angular_jerk, limits.max_angular_speed, dt)
     if verdict is Verdict.PASSED and not (_alike(v, linear) and _alike(w, angular)):
         verdict, text = Verdict.SMOOTHED, "acceleration or jerk limited"
@@ -200,7 +200,7 @@ def _towards_rest(v: Vector, by: float) -> Vector:
     return v[0] * left, v[1] * left, v[2] * left
 
 
-def _approach(
+def approach(
     target: Vector, v: Vector, a: Vector, most_a: float, most_jerk: float, most_v: float, dt: float
 ) -> tuple[Vector, Vector]:
     """One period from velocity `v` and acceleration `a` towards `target`, within the limits.

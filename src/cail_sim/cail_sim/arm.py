@@ -83,7 +83,8 @@ class SimArm:
         flags = p.URDF_ENABLE_CACHED_GRAPHICS_SHAPES if visible else p.URDF_IGNORE_VISUAL_SHAPES
         self.body: int = p.loadURDF(urdf, useFixedBase=True, flags=flags, physicsClientId=client)
         self._movable = [*model.joints, *model.fingers]
-        self._forces = [*model.max_force, model.grip_force, model.grip_force]
+        self._forces = {1: [*model.max_force, model.grip_force, model.grip_force]}
+        """What PyBullet is told for calls of so many ticks (`send`)."""
         self._still = [0.0] * len(self._movable)
         # The hand's rack and pinion: one motor moves both fingers by the same amount.
         gear = p.createConstraint(self.body, model.fingers[0], self.body, model.fingers[1], p.JOINT_GEAR, [1, 0, 0], [0, 0, 0],
@@ -113,13 +114,13 @@ class SimArm:
                 break
             jacobian = self.jacobian()
             q = q + jacobian.T @ np.linalg.solve(jacobian @ jacobian.T + 1e-8 * np.eye(6), error)
-        self._reference = self.tool
+        self._reference, self.commanded = self.tool, self._still
         self.send(self._still)
 
     def resume(self) -> None:
         """Go on from a state that the world was put back to."""
         self.read()
-        self._reference, self._facing = self.tool, self.model.tool_down
+        self._reference, self._facing, self.commanded = self.tool, self.model.tool_down, self._still
 
     def _set(self, q: Doubles, fingers: list[float]) -> None:
         angles = [[angle] for angle in (*q.tolist(), *fingers)]
@@ -138,16 +139,13 @@ class SimArm:
         """6 × joints at the angles last read: linear on top, angular below."""
         return np.array(self._jacobian())[:, : len(self.model.joints)]
 
-    def _jacobian(self) -> Rows:
-        """The same with the fingers, as PyBullet gives it."""
-        linear, angular = self._p.calculateJacobian(self.body, self.model.tool_link, _ORIGIN, self._angles, self._still,
-                                                    self._still, self._client)
+    def _jacobian(self, ahead_s: float = 0.0) -> Rows:
+        """The same with the fingers, as PyBullet gives it, where the joints are in `ahead_s` if they go on as commanded."""
+        angles = [angle + ahead_s * speed for angle, speed in zip(self._angles, self.commanded, strict=True)]
+        linear, angular = self._p.calculateJacobian(self.body, self.model.tool_link, _ORIGIN, angles, self._still, self._still,
+                                                    self._client)
         rows: Rows = linear + angular
         return rows
-
-    def drive(self, velocity: Vec, closing: bool, dt: float, turning: Vec = (0.0, 0.0, 0.0)) -> None:
-        """Set the motors so that the tool moves with `velocity` (m/s) for `dt` seconds; the state was read before."""
-        drive_all([self], [velocity], [closing], dt, turning)
 
     def _wish(self, velocity: Vec, dt: float, turning: Vec) -> list[float]:
         """The tool's twist for the next `dt` seconds, what it lags behind its reference included; moves the reference on."""
@@ -166,7 +164,7 @@ class SimArm:
             turning[0] + TURNING_GAIN * lean[0], turning[1] + TURNING_GAIN * lean[1], turning[2] + TURNING_GAIN * lean[2],
         ]  # fmt: skip
 
-    def _move(self, speeds: list[float], closing: bool, dt: float) -> None:
+    def _move(self, speeds: list[float], closing: bool, dt: float, ticks: int) -> None:
         """The joints, slowed down together to the limit of the fastest and none into its end stop, and the fingers."""
         model = self.model
         over = 1.0
@@ -176,12 +174,19 @@ class SimArm:
                           for speed, angle, low, high in zip(speeds, self.q, model.joint_low, model.joint_high, strict=True)]
         finger = -model.finger_speed if closing else model.finger_speed
         self.commanded += (finger, finger)
-        self.send(self.commanded)
+        self.send(self.commanded, ticks)
 
-    def send(self, speeds: list[float]) -> None:
-        """Set the motors of joints and fingers to these speeds."""
+    def send(self, speeds: list[float], ticks: int = 1) -> None:
+        """Set the motors of joints and fingers to these speeds, for a call of the engine that lets `ticks` pass.
+
+        PyBullet turns a force into the impulse of a whole call and then allows that much in each of its ticks: told the plain
+        force, a hand that is stepped ten ticks at a time would grip ten times as hard.
+        """
+        forces = self._forces.get(ticks)
+        if forces is None:
+            forces = self._forces[ticks] = [force / ticks for force in self._forces[1]]
         self._p.setJointMotorControlArray(self.body, self._movable, self._p.VELOCITY_CONTROL, targetVelocities=speeds,
-                                          forces=self._forces, physicsClientId=self._client)
+                                          forces=forces, physicsClientId=self._client)
 
     def _lean(self) -> Vec:
         """The rotation vector from the tool's orientation to its reference f, for small angles: 2 · vec(f q⁻¹)."""
@@ -192,23 +197,26 @@ class SimArm:
         return sign * ex, sign * ey, sign * ez
 
 
-def drive_all(arms: Sequence[SimArm], velocities: Sequence[Vec], closing: Sequence[bool], dt: float,
+def drive_all(arms: Sequence[SimArm], velocities: Sequence[Vec], closing: Sequence[bool], dt: float, ticks: int,
               turning: Vec = (0.0, 0.0, 0.0)) -> None:
-    """`SimArm.drive` for arms of one model, each in its world; each moves the same, bit for bit, however many others there are.
+    """Set the motors so that the tools move with these velocities (m/s) for `dt` seconds, one call of the engine of `ticks`; the
+    states were read before. The arms are of one model, each in its world; each moves the same, bit for bit, however many others
+    there are.
 
-    A step of the engine leaves little of Python in the processor's cache: done for all arms between two steps, this costs less
-    than arm by arm.
+    The Jacobian is that of the middle of the way: taken at its beginning the tool would lag behind a straight line by as much as
+    a step is long, and an arm that is driven in other steps would be another arm. A step of the engine leaves little of Python in
+    the processor's cache: done for all arms between two steps, this costs less than arm by arm.
     """
     home = arms[0].model.home
     wish = np.array([arm._wish(velocity, dt, turning) for arm, velocity in zip(arms, velocities, strict=True)])[..., None]
-    jacobian = np.array([arm._jacobian() for arm in arms])[:, :, : len(home)]
+    jacobian = np.array([arm._jacobian(0.5 * dt) for arm in arms])[:, :, : len(home)]
     # the redundant joint is drawn to the posture of `home` at 1/s
     posture = np.array([[rest - angle for rest, angle in zip(home, arm.q, strict=True)] for arm in arms])[..., None]
     across = jacobian.transpose(0, 2, 1)
     effort = np.linalg.solve(jacobian @ across + _DAMPING, wish - jacobian @ posture)
     speeds = (posture + across @ effort)[..., 0]
     for arm, moving, close in zip(arms, speeds.tolist(), closing, strict=True):
-        arm._move(moving, close, dt)
+        arm._move(moving, close, dt, ticks)
 
 
 def _turned(q: Quaternion, w: Vec, dt: float) -> Quaternion:

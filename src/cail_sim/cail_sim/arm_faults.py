@@ -68,7 +68,7 @@ def node_process(trace: str) -> int:
     """The node, with an arm that also writes its trace."""
     from cail_core.tasks import get_task
     from cail_robot.ros import run
-    from cail_sim.node import REALTIME_TICKS, SimNode
+    from cail_sim.node import SimNode
     from cail_sim.panda_arm import PandaArm
     from cail_sim.tasks import Panda
 
@@ -83,7 +83,7 @@ def node_process(trace: str) -> int:
     def nodes() -> list[SimNode]:
         task = get_task("panda")
         assert isinstance(task, Panda)
-        return [SimNode(TracedArm(task, REALTIME_TICKS), Limits())]
+        return [SimNode(TracedArm(task), Limits())]
 
     return run(nodes, realtime=True)
 

@@ -33,7 +33,7 @@ def node_process(result: Path) -> int:
     """The node, which also notes when commands arrive and when they reach the arm."""
     from cail_core.tasks import get_task
     from cail_robot.ros import run
-    from cail_sim.node import REALTIME_TICKS, SimNode
+    from cail_sim.node import SimNode
     from cail_sim.panda_arm import PandaArm
     from cail_sim.tasks import Panda
 
@@ -59,7 +59,7 @@ def node_process(result: Path) -> int:
 
     task = get_task("panda")
     assert isinstance(task, Panda)
-    code = run(lambda: [TimedNode(TimedArm(task, REALTIME_TICKS), Limits())], realtime=True)
+    code = run(lambda: [TimedNode(TimedArm(task), Limits())], realtime=True)
     periods = [after - before for before, after in pairwise(moments)][100:]  # without the start
     figures = {"arrived": summarise(arrived), "reached": summarise(reached), "period": summarise(periods)}
     result.write_text(json.dumps({"received": len(arrived), **{name: vars(found) for name, found in figures.items()}}))

@@ -23,9 +23,6 @@ EVENTS = {
     Outcome.COLLIDED: "collided",
     Outcome.TIMEOUT: "timed out",
 }
-REALTIME_TICKS = 5
-"""Ticks in one control period of a simulator in real time: 10 ms, so that a stop is not held up by the period, and that two make
-a decision, which a recording at 50 Hz needs."""
 REPEAT_S = 0.1
 """Where time waits for commands, the present is said again this often, for those who join."""
 
@@ -40,6 +37,7 @@ class SimNode(ArmNode):
         self._referee: PickPlaceAvoid | None = None
         self._episode = 0
         self._said_at = 0.0
+        self.periods_per_command = round(arm.task.config.task.decision_s / arm.period)
         super().__init__(arm, limits, namespace=namespace, paced=paced)
 
     def set_up(self) -> None:

@@ -8,17 +8,18 @@ import numpy as np
 
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene
 from cail_robot.arm import STILL, ArmError, ArmState, Twist
+from cail_sim.env import CONTROL_TICKS
 from cail_sim.tasks import Panda
 from cail_sim.world import World, spread
 
 
 class PandaArm:
-    """Time passes in `send_twist` alone, `ticks` of the physics each. The hand keeps pointing down: turning is ignored."""
+    """Time passes in `send_twist` alone, `ticks` of the physics each, by default a control period. The hand keeps pointing down:
+    turning is ignored."""
 
-    def __init__(self, task: Panda, ticks: int | None = None, *, window: bool = False) -> None:
+    def __init__(self, task: Panda, ticks: int = CONTROL_TICKS, *, window: bool = False) -> None:
         self.task = task
-        self.config: PickPlaceAvoidConfig = replace(
-            task.config.task, ticks_per_decision=ticks or task.config.task.ticks_per_decision)
+        self.config: PickPlaceAvoidConfig = replace(task.config.task, ticks_per_decision=ticks)
         self.name = f"simulated {task.model.name}"
         self.base_frame = "panda_link0"
         self.joint_names = task.model.joint_names

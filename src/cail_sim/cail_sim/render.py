@@ -91,7 +91,7 @@ def render_episode(task: Panda, policy: Policy, *, seed: int = 0, title: str = "
 
 def _film(env: PickPlaceAvoidEnv, camera: Camera, policy: Policy, title: str, confidence: Sequence[float] | None, fps: int,
           progress: Callable[[int], None]) -> Film:
-    per_s = 1.0 / env.world.decision_s
+    per_s = 1.0 / env.world.task.decision_s
     every = max(1, round(per_s / fps))
     film = Film([], max(1, round(per_s / every)), None, 0.0, 0)
     path, colours = [env.scene.tool], list[Colour]()
@@ -122,7 +122,7 @@ def trust_colour(confidence: float) -> Colour:
 
 def _caption(title: str, film: Film, env: PickPlaceAvoidEnv) -> str:
     ended = f"   {film.outcome.value}" if film.outcome else ""
-    return f"{title}   {film.decisions * env.world.decision_s:4.1f} s   return {film.total:.1f}{ended}".strip()
+    return f"{title}   {film.decisions * env.world.task.decision_s:4.1f} s   return {film.total:.1f}{ended}".strip()
 
 
 def _drawn(camera: Camera, path: Sequence[Vec], colours: Sequence[Colour], caption: str, outcome: Outcome | None,

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
 from cail_core.recording.pick_place import PickPlaceAvoidView
@@ -17,12 +19,15 @@ from cail_core.tasks.pick_place_avoid import (
     OBSERVATION_NAMES,
     OBSERVATION_UNITS,
     PickPlaceAvoidConfig,
+    gates,
+    sensors,
     view,
 )
+from cail_core.tasks.variation import NOTHING, Variation
 from cail_robot.limits import Limits
 from cail_sim.arm import PANDA, ArmModel
 from cail_sim.demonstrators import demonstrator
-from cail_sim.env import PickPlaceAvoidEnv
+from cail_sim.env import PickPlaceAvoidEnv, drawn_conditions
 from cail_sim.vector import Batch, LocalEnv, WorkerEnv
 from cail_sim.world import WorldConfig
 
@@ -43,6 +48,7 @@ class PandaConfig:
     task: PickPlaceAvoidConfig = setting(PickPlaceAvoidConfig, "what counts as held, dropped, moved, standing")
     limits: Limits = setting(Limits, "of the safety filter that every action passes")
     world: WorldConfig = setting(WorldConfig, "the things on the table")
+    variation: Variation = setting(Variation, "what differs from episode to episode while a policy practises")
     demonstrators: dict[str, list[float]] = setting({"expert": [1.0, 1.0]}, "people and the range of their episodes' quality")
     mixes: dict[str, dict[str, float]] = setting({"expert": {"expert": 1.0}}, "named mixes: share of the episodes by person")
 
@@ -73,14 +79,15 @@ class Panda:
         self._set_up(load_config(PandaConfig, config_file or find_config("panda")))
 
     @classmethod
-    def of(cls, config: PandaConfig) -> Panda:
-        """The task with these settings instead of a file's."""
+    def of(cls, config: PandaConfig, played_under: Variation = NOTHING) -> Panda:
+        """The task with these settings instead of a file's, its episodes under conditions drawn from this."""
         made = cls.__new__(cls)
-        made._set_up(config)
+        made._set_up(config, played_under)
         return made
 
-    def _set_up(self, config: PandaConfig) -> None:
+    def _set_up(self, config: PandaConfig, played_under: Variation = NOTHING) -> None:
         self.config, task = config, config.task
+        self.variation, self.played_under = config.variation, played_under
         self.max_ticks = self.config.carry_max_ticks if self.grasped else self.config.max_ticks
         self.spec = TaskSpec(
             name=self.name,
@@ -98,13 +105,16 @@ class Panda:
                       2 * self.config.world.obstacle_half_m[2]),
             observation_units=OBSERVATION_UNITS,
             limits={name: getattr(self.config.limits, name) for name in SHOWN_LIMITS},
+            gates=gates(task),
+            sensors=sensors(),
         )
 
     def one(self, *, visible: bool = False, window: bool = False) -> PickPlaceAvoidEnv:
         """A single environment in this process."""
         c = self.config
         return PickPlaceAvoidEnv(self.model, c.world, c.task, c.limits, self.max_ticks, grasped=self.grasped,
-                                 explicit_gripper=c.explicit_gripper, visible=visible, window=window)
+                                 explicit_gripper=c.explicit_gripper, variation=self.played_under, visible=visible,
+                                 window=window)
 
     def make_env(self, num_envs: int) -> BatchEnv:
         workers = min(num_envs, self.config.workers or len(os.sched_getaffinity(0)))
@@ -114,10 +124,21 @@ class Panda:
         return LocalEnv([self.one() for _ in range(num_envs)], batch, range(num_envs))
 
     def stricter(self) -> Panda:
-        """The task with a wider obstacle: who passes this one without touching it passes the real one with room to spare."""
+        """The task with a wider obstacle, under varying conditions: who passes this one without touching it passes the real one,
+        on another arm too, with room to spare."""
         world, margin = self.config.world, self.config.practice_margin_m
         x, y, z = world.obstacle_half_m
-        return type(self).of(replace(self.config, world=replace(world, obstacle_half_m=(x + margin, y + margin, z))))
+        return type(self).of(replace(self.config, world=replace(world, obstacle_half_m=(x + margin, y + margin, z))),
+                             self.variation)
+
+    def under(self, variation: Variation) -> Panda:
+        return type(self).of(self.config, variation)
+
+    def pace_of(self, seed: int) -> float:
+        if self.played_under == NOTHING:
+            return 1.0
+        conditions = drawn_conditions(self.played_under, np.random.default_rng(seed))[1]
+        return 1.0 / (conditions.speed * conditions.period)
 
     def over_topics(self, rate: int) -> PickPlaceAvoidView:
         """The task as a recorder sees it."""

@@ -37,12 +37,12 @@ class Sim:
 
     @staticmethod
     def nodes(args: argparse.Namespace) -> list[SimNode]:
-        from cail_sim.node import REALTIME_TICKS, SimNode
+        from cail_sim.node import SimNode
         from cail_sim.panda_arm import PandaArm
 
         task = _task(args.task)
         paced = args.pace == "realtime"
-        arm = PandaArm(task, REALTIME_TICKS if paced else None, window=args.window)
+        arm = PandaArm(task, window=args.window)
         return [SimNode(arm, Sim.limits(args), seed=args.seed, paced=paced, namespace=args.namespace)]
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
+from cail_core.config import find_config, load_config
 from cail_robot.ur5e import kinematics
+from cail_robot.ur5e.config import UR5eConfig
 from cail_sim.arm import ArmModel
 from cail_sim.tasks import Panda
 
@@ -22,7 +26,7 @@ UR5E = ArmModel(
     joint_high=(kinematics.JOINT_LIMIT,) * 6,
     fingers=(7, 8),
     finger_travel_m=0.04,
-    finger_speed=0.2,
+    finger_speed=0.04 / 0.57,  # a 2F-85 needs 0.57 s for its stroke
     grip_force=20.0,
 )
 TOOL_OFFSET = (0.0, 0.0, 0.16, 0.0, 0.0, 0.0)
@@ -35,3 +39,11 @@ class UR5e(Panda):
     name = "ur5e"
     robot_type = "ur5e_pybullet"
     model = UR5E
+
+    def __init__(self, config_file: Path | None = None) -> None:
+        """The table is the Panda's. Speed, acceleration and workspace are those of the arm itself (`config/ur5e.yaml`), and so
+        much longer an episode may take: what is learned in this process is what the arm's own node allows."""
+        super().__init__(config_file)
+        limits = load_config(UR5eConfig, find_config("ur5e")).limits
+        longer = max(1.0, self.config.task.max_speed / limits.max_linear_speed)
+        self._set_up(replace(self.config, limits=limits, max_ticks=round(longer * self.config.max_ticks)))

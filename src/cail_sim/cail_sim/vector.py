@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from cail_core.config import to_dict
 from cail_core.errors import CailError
-from cail_core.policy import ACTION_BOUND, Network
+from cail_core.policy import ACTION_BOUND, Gates, Network
 from cail_core.tasks import Step
 from cail_core.tasks.base import Array, Flags, Played
 from cail_core.tasks.pick_place_avoid import Outcome
@@ -124,7 +124,7 @@ class Stretch:
         """Not in memory yet: see `size`, then `put`."""
         weights = {name: list(array.shape) for name, array in network.weights.items()}
         return cls({"steps": [steps, num_envs], "dims": list(dims), "weights": weights, "activation": network.activation,
-                    "noisy": noisy})
+                    "gates": network.gates and {"about": network.gates.about, "names": network.gates.names}, "noisy": noisy})
 
     def put(self, memory: Any, network: Network, noise: Array | None, gain: Array | None) -> None:
         """Take this memory, with the network, its noise and its gain in it."""
@@ -136,7 +136,9 @@ class Stretch:
         self.arrays["gain"][:] = 1.0 if gain is None else gain
 
     def network(self) -> Network:
-        return Network({name: self.arrays[name] for name in self.about["weights"]}, self.about["activation"])
+        gates = self.about["gates"]
+        return Network({name: self.arrays[name] for name in self.about["weights"]}, self.about["activation"],
+                       gates and Gates.read(gates["about"], gates["names"]))
 
     def played(self, current: Array) -> Played:
         """What happened, as a copy."""
@@ -263,7 +265,8 @@ class WorkerEnv:
         shared = self._file.fileno(), self._stretches.fileno()
         self._batch = Batch(*dims, mmap.mmap(self._file.fileno(), 0))
         self._rows = [list(map(int, rows)) for rows in np.array_split(np.arange(num_envs), workers)]
-        about = {"task": [type(task).__module__, type(task).__qualname__], "config": to_dict(task.config), "dims": dims,
+        about = {"task": [type(task).__module__, type(task).__qualname__], "config": to_dict(task.config),
+                 "played_under": to_dict(task.played_under), "dims": dims,
                  "memory": shared[0], "stretches": shared[1]}
         self._workers = [
             subprocess.Popen([sys.executable, "-m", "cail_sim.worker", json.dumps({**about, "rows": rows})],

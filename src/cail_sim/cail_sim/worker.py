@@ -15,6 +15,7 @@ from typing import Any, TextIO
 
 from cail_core.config import build
 from cail_core.errors import CailError
+from cail_core.tasks.variation import Variation
 from cail_sim.tasks import Panda, PandaConfig
 from cail_sim.vector import Batch, LocalEnv, Stretch
 
@@ -32,7 +33,8 @@ def main() -> None:
 def serve(about: dict[str, Any], answers: TextIO) -> None:
     """Make the environments, then do what is told until stdin closes."""
     module, name = about["task"]
-    task: Panda = getattr(importlib.import_module(module), name).of(build(PandaConfig, about["config"], "panda config"))
+    task: Panda = getattr(importlib.import_module(module), name).of(
+        build(PandaConfig, about["config"], "panda config"), build(Variation, about["played_under"], "variation"))
     num_envs, observation_dim, action_dim = about["dims"]
     batch = Batch(num_envs, observation_dim, action_dim, mmap.mmap(about["memory"], 0))
     env = LocalEnv([task.one() for _ in about["rows"]], batch, about["rows"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 
 from cail_core.config import setting
@@ -45,6 +45,13 @@ class WorldConfig:
         ((0.52, 0.62), (0.02, 0.12), (0.19, 0.24)), "x, y and z from … to, where the tool of an arm with an empty hand starts"
     )
 
+    def widened(self, by: float) -> WorldConfig:
+        """With start ranges that reach further by this on every side, m."""
+        def wider(box: Box) -> Box:
+            return tuple((low - by, high + by) for low, high in box)
+
+        return replace(self, bottle_start=wider(self.bottle_start), target=wider(self.target), tool_start=wider(self.tool_start))
+
 
 @dataclass(frozen=True)
 class Start:
@@ -56,13 +63,18 @@ class Start:
 
 
 class World:
-    """One PyBullet world with one arm. `advance` lets a decision's ticks pass in a single call of the engine."""
+    """One PyBullet world with one arm. `advance` lets some ticks pass in a single call of the engine.
+
+    A tick is the world's own step. How many pass between two commands is the caller's affair and changes nothing else.
+    """
 
     def __init__(self, model: ArmModel, config: WorldConfig, task: PickPlaceAvoidConfig, *, visible: bool = False,
                  window: bool = False) -> None:
         p = self._p = load_pybullet()
         self.config, self.task = config, task
-        self.decision_s = task.decision_s
+        self.tick_s = 1.0 / task.ticks_per_s
+        self._ticks = 0
+        """Of the next call of the engine."""
         if window:
             with quiet():
                 self.client = p.connect(p.GUI, options="--width=1280 --height=800")
@@ -70,9 +82,9 @@ class World:
             self.client = p.connect(p.DIRECT)
         if self.client < 0:
             raise BadInput("PyBullet cannot open a window here; watch into a file with --out FILE.mp4")
-        p.setPhysicsEngineParameter(fixedTimeStep=self.decision_s, numSubSteps=task.ticks_per_decision,
-                                    numSolverIterations=config.solver_iterations, deterministicOverlappingPairs=1,
+        p.setPhysicsEngineParameter(numSolverIterations=config.solver_iterations, deterministicOverlappingPairs=1,
                                     physicsClientId=self.client)
+        self.take(1)  # what the engine is told of forces while things are made is meant for one tick
         p.setGravity(0.0, 0.0, -9.81, physicsClientId=self.client)
         if window:
             p.configureDebugVisualizer(p.COV_ENABLE_GUI, 0, physicsClientId=self.client)
@@ -90,14 +102,16 @@ class World:
         self.platform = self._fixed(
             self._shape(p.GEOM_CYLINDER, STONE, radius=config.platform_radius_m, height=task.platform_height_m), (0.0, 0.0, 0.0))
         rubbing = [(body, -1) for body in (self.bottle, self.platform, self.table)] + [(self.arm.body, f) for f in model.fingers]
-        for body, link in rubbing:
-            p.changeDynamics(body, link, lateralFriction=config.friction, physicsClientId=self.client)
+        self._rubbing = rubbing
+        self._matter = (0.0, 0.0)
+        self._grasped: dict[tuple[float, float], int] = {}
+        self.set_matter(1.0, 1.0)
         p.changeDynamics(self.bottle, -1, spinningFriction=0.002, rollingFriction=0.0005, physicsClientId=self.client)
         self.target: Vec = (0.0, 0.0, 0.0)
-        self._grasped: dict[tuple[float, float], int] = {}
         # Every episode is put together from this state. Nothing may touch that does not touch at every start: a contact that the
         # state holds and the start does not would let the episode before shine through.
         self._set_up(spread(config, [0.5] * 7, grasped=False))
+        self.take(task.ticks_per_decision)
         p.stepSimulation(self.client)
         self._blank: int = p.saveState(self.client)
         if window:
@@ -107,6 +121,19 @@ class World:
     def engine(self) -> ModuleType:
         """PyBullet; its calls take `client`."""
         return self._p
+
+    def set_matter(self, friction: float, mass: float) -> None:
+        """Friction of all that touches the bottle, and the bottle's mass, in times of what the settings say."""
+        if (friction, mass) == self._matter:
+            return
+        self._matter, p = (friction, mass), self._p
+        for kept in self._grasped.values():  # they were made with other friction
+            p.removeState(kept, physicsClientId=self.client)
+        self._grasped.clear()
+        for body, link in self._rubbing:
+            p.changeDynamics(body, link, lateralFriction=friction * self.config.friction, physicsClientId=self.client)
+        if self.config.bottle_mass * mass != p.getDynamicsInfo(self.bottle, -1, physicsClientId=self.client)[0]:
+            p.changeDynamics(self.bottle, -1, mass=mass * self.config.bottle_mass, physicsClientId=self.client)
 
     def begin(self, start: Start) -> Scene:
         """Put everything at its start; what was before leaves no trace, so the same start gives the same episode."""
@@ -144,13 +171,21 @@ class World:
         self.arm.resume()
         return self.scene()
 
-    def advance(self, velocity: Vec, closing: bool) -> None:
-        """One decision: the tool is to move with `velocity` (m/s)."""
-        advance_all([self], [velocity], [closing])
+    def take(self, ticks: int) -> None:
+        """Let the next calls of the engine last so many ticks."""
+        if ticks != self._ticks:
+            self._ticks = ticks
+            self._p.setPhysicsEngineParameter(fixedTimeStep=ticks * self.tick_s, numSubSteps=ticks, physicsClientId=self.client)
+
+    def advance(self, velocity: Vec, closing: bool, ticks: int | None = None) -> None:
+        """So many ticks, by default a decision's: the tool is to move with `velocity` (m/s)."""
+        advance_all([self], [velocity], [closing], ticks or self.task.ticks_per_decision)
 
     def replay(self, speeds: list[float]) -> None:
         """One decision with motor speeds that were recorded (`SimArm.commanded`), and nothing else."""
-        self.arm.send(speeds)
+        ticks = self.task.ticks_per_decision
+        self.take(ticks)
+        self.arm.send(speeds, ticks)
         self._p.stepSimulation(self.client)
 
     def scene(self) -> Scene:
@@ -213,9 +248,11 @@ class World:
         self._p.resetBaseVelocity(body, (0.0, 0.0, 0.0), (0.0, 0.0, 0.0), physicsClientId=self.client)
 
 
-def advance_all(worlds: Sequence[World], velocities: Sequence[Vec], closing: Sequence[bool]) -> None:
+def advance_all(worlds: Sequence[World], velocities: Sequence[Vec], closing: Sequence[bool], ticks: int) -> None:
     """`World.advance` for worlds of the same settings."""
-    drive_all([world.arm for world in worlds], velocities, closing, worlds[0].decision_s)
+    for world in worlds:
+        world.take(ticks)
+    drive_all([world.arm for world in worlds], velocities, closing, ticks * worlds[0].tick_s, ticks)
     for world in worlds:
         world.engine.stepSimulation(world.client)
     for world in worlds:

@@ -181,5 +181,5 @@ def test_an_action_that_is_no_number_moves_nothing(env: PickPlaceAvoidEnv) -> No
     env.start(np.random.default_rng(0))
     before, refused = env.scene.tool, env.filter.counts[Verdict.NOT_FINITE]
     env.decide([float("nan"), 0.0, 0.0])
-    assert env.filter.counts[Verdict.NOT_FINITE] == refused + 1
+    assert env.filter.counts[Verdict.NOT_FINITE] > refused
     assert env.scene.tool == pytest.approx(before, abs=1e-3)

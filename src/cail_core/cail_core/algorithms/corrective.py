@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from cail_core.algorithms.batch import Batch
 from cail_core.rl.flat_adam import FlatAdam
 from cail_core.rl.networks import mlp
+from cail_core.tasks.base import TaskSpec
 
 HIDDEN, STEPS, ROWS, RATE = (128, 128), 3000, 500, 1e-3
 CHUNK = 4096
@@ -56,6 +57,23 @@ def displaced(pairs: Batch, moves: Tensor, steps: float, back_over: float, gener
     eta = eta * (torch.rand((len(eta), 1), generator=generator) < 0.5)
     state = pairs.state + torch.einsum("nsa,na->ns", moves, eta)
     return pairs._replace(state=state, action=(pairs.action - eta / back_over).clamp(-1.0, 1.0))
+
+
+def sensor_errors(spec: TaskSpec, times: float) -> Tensor:
+    """How far each sensor moves each entry of the state when it is wrong by `times` its uncertainty: [sensors, states]."""
+    place = {name: i for i, name in enumerate(spec.observation_names)}
+    errors = torch.zeros(len(spec.sensors) if times else 0, spec.observation_dim)
+    for row, sensor in zip(errors, spec.sensors, strict=False):
+        for name, slope in sensor.moves.items():
+            row[place[name]] = times * sensor.uncertainty * slope
+    return errors
+
+
+def mismeasured(pairs: Batch, errors: Tensor, generator: torch.Generator) -> Batch:
+    """The pairs as they would have been seen with other errors of the sensors: what was done stays right."""
+    if not len(errors):
+        return pairs
+    return pairs._replace(state=pairs.state + torch.randn((len(pairs.state), len(errors)), generator=generator) @ errors)
 
 
 def _by_action(net: nn.Module, seen: Tensor, actions: int) -> Tensor:

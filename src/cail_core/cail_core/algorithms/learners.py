@@ -22,7 +22,7 @@ from cail_core.algorithms.bc import BehaviourCloning
 from cail_core.algorithms.bilevel import BilevelResult, Parameters
 from cail_core.algorithms.cail import Cail, draw, draw_by, learn_confidence_before, ranked_trajectories
 from cail_core.algorithms.confidence import FreeConfidence, make_confidence, sharpened, spread
-from cail_core.algorithms.corrective import Corrections, displaced
+from cail_core.algorithms.corrective import Corrections, displaced, mismeasured, sensor_errors
 from cail_core.algorithms.gail import Gail
 from cail_core.algorithms.ic_gail import IcGail
 from cail_core.algorithms.inner import InnerLearner
@@ -33,6 +33,7 @@ from cail_core.algorithms.selection import select
 from cail_core.algorithms.two_iwil import predicted_confidence
 from cail_core.algorithms.ways import of_one_way
 from cail_core.demos.demonstrations import Demonstrations
+from cail_core.policy import Gates
 from cail_core.rl.networks import Standardise, TanhGaussianActor
 from cail_core.rl.ppo import PPO
 from cail_core.rl.rollout import Rollout, collect
@@ -98,6 +99,8 @@ class _Weighted:
         self._demos = demos
         self._judge: Cail
         """Where confidence comes before the policy: what it was learned with, a reward included."""
+        self.errors = torch.empty(0, self.data.state.shape[1])
+        """What the task's sensors may be wrong by, in entries of the state (`corrective.py`)."""
         self._corrections: Corrections | None = None
         self._demo_moves = torch.empty(0)
         if config.confidence in ("before", "refined"):
@@ -160,7 +163,9 @@ class _Weighted:
         moves = self._moves()
         for rows in self._demo_rows(torch.arange(len(self.data.state)), c.batch, times):
             pairs = self.data.rows(rows)
-            yield rows, displaced(pairs, moves[rows], c.corrective, c.back_over, self.generator) if c.corrective else pairs
+            if c.corrective:
+                pairs = displaced(pairs, moves[rows], c.corrective, c.back_over, self.generator)
+            yield rows, mismeasured(pairs, self.errors, self.generator)
 
     def _moves(self) -> Tensor:
         """B(s) at every demonstration pair (`corrective.py`), learned when first asked for; nothing where it is not wanted."""
@@ -378,6 +383,15 @@ def make_learner(task: Task, demos: Demonstrations, config: MethodConfig, seed: 
 
     `resumed`: a `restore` follows and brings the confidence with it, so it is not learned again.
     """
+    learner = _made(task, demos, config, seed, resumed)
+    if task.spec.gates:
+        learner.actor.standardise.gates = Gates(task.spec.gates, task.spec.observation_names)
+    if isinstance(learner, _Weighted):
+        learner.errors = sensor_errors(task.spec, config.cloning.sensor_errors)
+    return learner
+
+
+def _made(task: Task, demos: Demonstrations, config: MethodConfig, seed: int, resumed: bool) -> Learner:
     from cail_core.algorithms import drex, dwbc, practice, ssrr, trex  # they build on this module
 
     if resumed:

@@ -12,7 +12,8 @@ cloned most, and those that fail never.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -23,7 +24,7 @@ from torch import Tensor
 
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.cail import Cail, draw_by
-from cail_core.algorithms.corrective import displaced
+from cail_core.algorithms.corrective import displaced, mismeasured
 from cail_core.algorithms.learners import CloningLearner, Metrics, averaged, mean_of
 from cail_core.algorithms.method import MethodConfig
 from cail_core.algorithms.outer import RankedTrajectories
@@ -33,6 +34,7 @@ from cail_core.policy import ACTION_BOUND
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.rollout import Rollout, collect
 from cail_core.tasks.base import Array, BatchEnv, Practised, RepeatingEnv, Task
+from cail_core.tasks.variation import Paced
 
 SHORTEST, LONGEST = 0.75, 1.5
 """Times the usual length of the trusted demonstrations. What takes longer waits near the goal, which looks good; what ends sooner
@@ -84,7 +86,9 @@ class PracticeLearner(CloningLearner):
         self._own: list[tuple[Batch, Tensor, Tensor]] = []
         """The accepted pairs of the last rounds, B there, and what each counts."""
         self._rounds = 0
-        self._env: BatchEnv = (task.stricter() if isinstance(task, Practised) else task).make_env(c.num_envs)
+        played = task.stricter() if isinstance(task, Practised) else task
+        self._pace = played.pace_of if isinstance(played, Paced) else lambda seed: 1.0
+        self._env: BatchEnv = played.make_env(c.num_envs)
         if c.attempts > 1 and not isinstance(self._env, RepeatingEnv):
             self._env.close()
             raise BadInput(f"expected practice.attempts: 1, given {c.attempts}: the task '{task.spec.name}' cannot begin an "
@@ -114,10 +118,11 @@ class PracticeLearner(CloningLearner):
         episodes, begun = self._ended(rollout)
         share = 0.0
         if episodes is not None:
-            returns = learned_returns(self._judge, episodes, self.config, self._horizon)
-            good = (better(returns, c.of_better) if c.accept == "better" else returns >= self._standard).numpy()
-            good &= about(self._usual, np.diff(episodes.starts))
             starts = np.array([agenda[i][k] for i, k in begun] if agenda else range(len(begun)))
+            judged = at_pace(episodes, [self._pace(start) for start in starts.tolist()]) if agenda else episodes
+            returns = learned_returns(self._judge, judged, self.config, self._horizon)
+            good = (better(returns, c.of_better) if c.accept == "better" else returns >= self._standard).numpy()
+            good &= about(self._usual, np.diff(judged.starts))
             if agenda:
                 self._missed = missed(self._missed, starts, good, c.attempts)
             share = float(good.mean())
@@ -161,6 +166,7 @@ class PracticeLearner(CloningLearner):
                 pairs = own.rows(drawn)
                 if c.corrective:
                     pairs = displaced(pairs, moves[drawn], c.corrective, c.back_over, self.generator)
+                pairs = mismeasured(pairs, self.errors, self.generator)
                 demo = Batch(*(torch.cat([a[size:], b]) for a, b in zip(demo, pairs, strict=True)))
                 weight = torch.cat([weight[size:], weight[size:].mean().expand(size)])
             metrics.append({"inner_loss": self.cail.weighted_step(weight, demo, demo), "accepted": 1.0})
@@ -245,6 +251,18 @@ def only(demos: Demonstrations, episodes: Any) -> Demonstrations:
     starts = np.cumsum([0, *np.diff(demos.starts)[episodes]])
     return Demonstrations(demos.states[rows], demos.actions[rows], demos.next_states[rows], demos.terminated[rows], starts,
                           np.zeros(len(episodes), np.int64))
+
+
+def at_pace(episodes: Demonstrations, paces: Sequence[float]) -> Demonstrations:
+    """The episodes as they would have been at the trained pace: one that took twice as many steps is judged by every second."""
+    rows, lengths = [], []
+    for (begin, end), pace in zip(pairwise(episodes.starts.tolist()), paces, strict=True):
+        count = max(1, round((end - begin) / pace))
+        rows.append(np.minimum(end - 1, np.round(np.linspace(begin, end - 1, count)).astype(np.int64)))
+        lengths.append(count)
+    kept = np.concatenate(rows)
+    return replace(episodes, states=episodes.states[kept], actions=episodes.actions[kept], next_states=episodes.next_states[kept],
+                   terminated=episodes.terminated[kept], starts=np.cumsum([0, *lengths]))
 
 
 @torch.no_grad()

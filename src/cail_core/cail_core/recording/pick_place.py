@@ -5,6 +5,7 @@ A person may take as long as they need; the gripper does what they command.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,7 +44,8 @@ class PickPlaceAvoidView:
 
     def twist(self, action: Sequence[float]) -> Vector:
         x, y, z = (min(1.0, max(-1.0, float(a))) * self._full_speed for a in action[:3])
-        return x, y, z, 0.0, 0.0, 0.0
+        k = min(1.0, self._full_speed / max(math.sqrt(x * x + y * y + z * z), 1e-9))  # the norm is cut, the direction kept
+        return k * x, k * y, k * z, 0.0, 0.0, 0.0
 
     def gripper(self, moment: Moment, action: Sequence[float]) -> float:
         """As the action says, else by the reflex that the policy was trained with."""

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from cail_core import __version__, durable
 from cail_core.evaluation import Evaluation, evaluate, references
+from cail_core.policy import Network
 from cail_core.report.motion import motion_of, thinned
-from cail_core.tasks.base import Array, BatchEnv, Flags, Policy, Step, Task
+from cail_core.tasks.base import Array, BatchEnv, Flags, PlayingEnv, Policy, Step, Task
+from cail_core.tasks.base import Played as PlayedSteps
 
 EVALUATION = "evaluation.json"
 PATHS_KEPT = 60
@@ -44,7 +46,8 @@ class _Recording:
         self.env: _RecordingEnv
 
     def make_env(self, num_envs: int) -> BatchEnv:
-        self.env = _RecordingEnv(self._task.make_env(num_envs))
+        env = self._task.make_env(num_envs)
+        self.env = _PlayingRecordingEnv(env) if isinstance(env, PlayingEnv) else _RecordingEnv(env)
         return self.env
 
 
@@ -81,6 +84,19 @@ class _RecordingEnv:
                 made.append(np.concatenate([shown[start : end + 1, env], reached[end : end + 1, env]]))
                 start = end + 1
         return made
+
+
+class _PlayingRecordingEnv(_RecordingEnv):
+    """With environments that act on their own for many steps."""
+
+    _env: PlayingEnv
+
+    def play(self, network: Network, steps: int, noise: Array | None = None, gain: Array | None = None) -> PlayedSteps:
+        played = self._env.play(network, steps, noise, gain)
+        self._reached += list(played.next_observation)
+        self._ended += list(played.terminated | played.truncated)
+        self._shown += [*played.observation[1:], played.current]
+        return played
 
 
 def play(task: Task, policy: Policy, episodes: int, seed: int) -> Played:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from cail_core.policy import ACTION_BOUND
+from cail_core.policy import ACTION_BOUND, Gates
 
 MIN_LOG_STD, MAX_LOG_STD = -5.0, 2.0
 
@@ -39,10 +39,11 @@ def relu_mlp(theta: Mapping[str, Tensor], name: str, depth: int, x: Tensor) -> T
 
 
 class Standardise(nn.Module):
-    """(x − mean) / scale with fixed numbers; the identity until `set` is called."""
+    """(x − mean) / scale with fixed numbers; the identity until `set` is called. What `gates` hide becomes 0."""
 
     mean: Tensor
     scale: Tensor
+    gates: Gates | None = None
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -54,7 +55,14 @@ class Standardise(nn.Module):
         self.scale.copy_(scale)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.scale
+        seen = (x - self.mean) / self.scale
+        if self.gates is None:
+            return seen
+        for hidden, columns, low, high in self.gates.indexed:
+            asked = x[..., columns]
+            here = ((asked >= torch.as_tensor(low)) & (asked <= torch.as_tensor(high))).all(dim=-1, keepdim=True)
+            seen = seen * (1.0 - here * torch.as_tensor(hidden))
+        return seen
 
 
 def squash_log_det(u: Tensor) -> Tensor:

@@ -47,6 +47,26 @@ class View:
 
 
 @dataclass(frozen=True)
+class Gate:
+    """Observations that mean something in one phase of a task only: where every entry of `when` lies within its bounds, a policy
+    does not see those that are `hidden`, and cannot steer by what they happen to be."""
+
+    hidden: tuple[str, ...]
+    when: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Sensor:
+    """Something that is measured with an error, and by how much each entry of the observation moves for each unit of it."""
+
+    name: str
+    unit: str
+    uncertainty: float
+    """What it may be wrong by, all of an episode."""
+    moves: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class TaskSpec:
     """The fixed facts of a task. Actions are always in [-1, 1]; `action_scale` says what 1 means."""
 
@@ -70,10 +90,15 @@ class TaskSpec:
     """About where the tool is when an episode begins, m; empty where that means nothing."""
     limits: Mapping[str, float] = field(default_factory=dict)
     """What the safety filter allows where the task is learned; a policy's card keeps it."""
+    gates: tuple[Gate, ...] = ()
+    sensors: tuple[Sensor, ...] = ()
 
     def __post_init__(self) -> None:
         places = () if self.view is None else (self.view.position, *(thing.at for thing in self.view.things))
         unknown = sorted({name for at in places for axis in at for name in axis} - {"1", *self.observation_names})
+        named = {name for gate in self.gates for name in (*gate.hidden, *gate.when)} | {n for s in self.sensors for n in s.moves}
+        if strange := sorted(named - set(self.observation_names)):
+            raise ValueError(f"gates or sensors of '{self.name}' use {', '.join(strange)}, which are no observations of it")
         if unknown:
             raise ValueError(f"the view of '{self.name}' uses {', '.join(unknown)}, which are no observations of it")
 

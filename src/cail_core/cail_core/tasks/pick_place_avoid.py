@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from cail_core.config import setting
-from cail_core.tasks.base import Axis, Thing, View
+from cail_core.tasks.base import Axis, Gate, Sensor, Thing, View
 
 Vec = tuple[float, float, float]
 
@@ -97,6 +97,33 @@ def view(config: PickPlaceAvoidConfig, bottle_radius_m: float, obstacle_radius_m
                 Thing("obstacle", (*obstacle, {"1": obstacle_height_m / 2}), obstacle_radius_m, keep_clear=True)),
         radius_m=bottle_radius_m,
     )
+
+
+def gates(config: PickPlaceAvoidConfig) -> tuple[Gate, ...]:
+    """How the neck lies to the tool says where to go before the grasp. In the hand it is what the grasp happened to be."""
+    neck, tolerance = config.neck_width_m / config.gripper_width_m, config.width_tolerance_m / config.gripper_width_m
+    hidden = tuple(name for name in OBSERVATION_NAMES if name.startswith(("neck_from_tool", "bottle_lean")))
+    return (Gate(hidden, {"gripper_closing": (0.5, 1.5), "gripper_opening": (neck - tolerance, neck + tolerance)}),)
+
+
+POSITION_ERROR_M, LEAN_ERROR = 0.002, 0.03
+"""What a calibrated arm and a tracker of tags may be wrong by."""
+
+
+def sensors() -> tuple[Sensor, ...]:
+    """Where tool and things are said to be, axis by axis."""
+    made, s = [], 1.0 / LENGTH_SCALE_M
+    for axis in "xyz":
+        flat = axis != "z"
+        made.append(Sensor(f"tool {axis}", "m", POSITION_ERROR_M, {f"tool_{axis}": s, f"neck_from_tool_{axis}": -s}))
+        bottle = {f"neck_from_tool_{axis}": s, f"bottle_from_target_{axis}": s}
+        bottle |= {f"bottle_from_obstacle_{axis}": s} if flat else {}
+        made.append(Sensor(f"bottle {axis}", "m", POSITION_ERROR_M, bottle))
+        made.append(Sensor(f"target {axis}", "m", POSITION_ERROR_M, {f"bottle_from_target_{axis}": -s}))
+        if flat:
+            made.append(Sensor(f"obstacle {axis}", "m", POSITION_ERROR_M, {f"bottle_from_obstacle_{axis}": -s}))
+            made.append(Sensor(f"lean {axis}", "", LEAN_ERROR, {f"bottle_lean_{axis}": 1 / LEAN_SCALE}))
+    return tuple(made)
 
 
 class Outcome(Enum):
@@ -181,12 +208,17 @@ class PickPlaceAvoid:
             self.closing = between and not self._over_platform(scene, c.standing_height_m)
         return self.closing
 
-    def advance(self, scene: Scene, executed: Vec) -> tuple[float, Outcome | None]:
-        """The reward of a decision that executed this velocity (m/s) and led to `scene`, and how the episode ended, if it did."""
+    def advance(self, scene: Scene, executed: Vec, ticks: int = 0) -> tuple[float, Outcome | None]:
+        """The reward of a decision that executed this velocity (m/s) and led to `scene`, and how the episode ended, if it did.
+
+        `ticks`: how long it held, by default as long as decisions do.
+        """
         c = self.config
-        self._ticks += c.ticks_per_decision
+        ticks = ticks or c.ticks_per_decision
+        held_s = ticks / c.ticks_per_s
+        self._ticks += ticks
         self._look(scene)
-        speed = math.dist(scene.bottle, self._last_bottle) / c.decision_s
+        speed = math.dist(scene.bottle, self._last_bottle) / held_s
         self._last_bottle = scene.bottle
         standing = (
             not self.closing
@@ -194,8 +226,8 @@ class PickPlaceAvoid:
             and scene.bottle_up[2] > c.standing_upright
             and speed < c.standing_speed
         )
-        self._stood_s = self._stood_s + c.decision_s if standing else 0.0
-        reward = -c.ticks_per_decision * (
+        self._stood_s = self._stood_s + held_s if standing else 0.0
+        reward = -ticks * (
             self._energy * math.hypot(*executed) + c.distance_weight * math.dist(scene.bottle, scene.target)
         )
         outcome = self._outcome(scene)

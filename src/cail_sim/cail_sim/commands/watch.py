@@ -186,7 +186,7 @@ def _window(scenario: Scenario, seed: int) -> None:
                 colour = trust_colour(scenario.confidence[decision])
             p.addUserDebugLine(before, env.scene.tool, [c / 255 for c in colour], 4, physicsClientId=client)
             decision += 1
-            due += env.world.decision_s
+            due += env.world.task.decision_s
             time.sleep(max(0.0, due - time.monotonic()))
         print(f"{scenario.title}: {outcome.value}, return {total:.2f}, {decision} decisions")
         time.sleep(1.5)

@@ -18,8 +18,7 @@ TRACKING = 60.0
 """1/s: how fast the joints catch up with the box's target."""
 COLLISION_N = 30.0
 """A contact of the arm with more than this is a collision; the fingers may touch the bottle as they like."""
-FULL_SPEED = UR5E.finger_travel_m / 0.57
-"""m/s of a finger: a 2F-85 needs 0.57 s for its stroke."""
+FULL_SPEED = UR5E.finger_speed
 
 
 class TableArm:
@@ -30,9 +29,9 @@ class TableArm:
         self._config = task.config.world
         self.world = World(UR5E, task.config.world, task.config.task, visible=window, window=window)
         self._p, self._client = load_pybullet(), self.world.client
-        self._p.setPhysicsEngineParameter(fixedTimeStep=CYCLE_S, numSubSteps=1, physicsClientId=self._client)
+        assert self.world.tick_s == CYCLE_S
+        self.world.take(1)
         self._movable = [*UR5E.joints, *UR5E.fingers]
-        self._forces = [*UR5E.max_force, UR5E.grip_force, UR5E.grip_force]
         self._names = {
             self.world.table: "the table",
             self.world.obstacle: "the obstacle",
@@ -51,10 +50,7 @@ class TableArm:
         speeds = [v + TRACKING * (target - now) for target, now, v in zip(q, self.q, qd, strict=True)]
         away = self._wanted - self.opening
         finger = min(max(away * UR5E.finger_travel_m / dt, -FULL_SPEED * self._speed), FULL_SPEED * self._speed)
-        p.setJointMotorControlArray(
-            body, self._movable, p.VELOCITY_CONTROL, targetVelocities=[*speeds, finger, finger], forces=self._forces,
-            physicsClientId=client,
-        )  # fmt: skip
+        self.world.arm.send([*speeds, finger, finger])
         p.stepSimulation(client)
         states = p.getJointStates(body, self._movable, physicsClientId=client)
         self.q = tuple(state[0] for state in states[:6])
