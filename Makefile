@@ -43,7 +43,7 @@ clean:  ## remove .venv and everything that was built
 	rm -rf $(VENV) build install log dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests launch -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(DEMO_READY): EXTRAS := sim
+$(DEMO_READY): EXTRAS := sim,ros
 $(ALL_READY): EXTRAS := all
 $(TEST_READY): EXTRAS := all,dev
 

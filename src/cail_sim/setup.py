@@ -30,6 +30,7 @@ setup(
             "arm-latency = cail_sim.arm_latency:run",
             "panda-slower = cail_sim.slower:run",
             "panda-speed = cail_sim.speed:run",
+            "recorded = cail_sim.recorded:run",
             "transfer = cail_sim.transfer:run",
             "ur5e = cail_sim.ur5e_bench:run",
             "ur5e-faults = cail_sim.ursim.bench_faults:run",

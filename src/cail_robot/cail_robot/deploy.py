@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import getpass
+import json
 import signal
 import time
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cail_core import durable
 from cail_core.cli import say, whole_number
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput
@@ -71,6 +73,7 @@ def register(commands: Any) -> None:
     p.add_argument("--config", default="deploy", metavar="FILE", help="settings (default: the installed deploy.yaml)")
     p.add_argument("--silence", type=float, default=SILENCE_S, metavar="S",
                    help=f"seconds without a message on a needed topic that end a recording (default: {SILENCE_S:g})")
+    p.add_argument("--results", type=Path, metavar="FILE.json", help="write how each episode ended, for other programs")
     p.add_argument("--namespace", default="arm", help="of the arm's topics (default: arm)")
     p.set_defaults(run=_run)
 
@@ -98,6 +101,8 @@ def _run(args: argparse.Namespace) -> int:
         raise BadInput(f"expected --silence between 0.1 and 60, given {args.silence}")
     if args.episodes < 1:
         raise BadInput(f"expected --episodes of 1 or more, given {args.episodes}")
+    if args.results is not None and not args.results.absolute().parent.is_dir():
+        raise BadInput(f"expected --results in a folder that exists, given {args.results}")
     if _mix(args) and not args.task:
         raise BadInput(f"expected --task with --policy {args.policy}: whose scripted people")
     args.task = args.task or _task_of(args.policy)
@@ -140,7 +145,14 @@ def _run(args: argparse.Namespace) -> int:
         finally:
             session.close()
             time.sleep(0.05)  # the last command, which is zero, is on its way
+    if args.results is not None:
+        _write_results(args.results, session)
     return _summary(session, recorder, ended)
+
+
+def _write_results(file: Path, session: Session) -> None:
+    rows = [{"outcome": one.outcome, "total": one.total_reward, "seconds": one.seconds} for one in session.tally.episodes]
+    durable.write_bytes(file, json.dumps(rows, indent=1).encode())
 
 
 def _task_of(folder: Path) -> str:

@@ -27,6 +27,8 @@ KINDS = {
 """Robots by the arm that they are, simulated or not; another name stands for itself."""
 OUTSIDE_M = 0.01
 """So far demonstrations may lie outside of an arm's workspace."""
+OUTLIERS = 0.01
+"""Share of the states at either end that do not count there: a tool that runs into something is pushed out for a moment."""
 
 
 @dataclass(frozen=True)
@@ -227,7 +229,7 @@ def _outside(spec: TaskSpec, guard: Guard, limits: Limits) -> list[str]:
     places = _tool(spec, guard.states)
     if places is None:
         return []
-    low, high = places.min(axis=0), places.max(axis=0)
+    low, high = np.quantile(places, [OUTLIERS, 1 - OUTLIERS], axis=0)
     return [
         f"limits: trusted demonstrations reach {axis} from {a:.3f} to {b:.3f} m, the arm's workspace from {least:g} to {most:g}"
         for axis, a, b, least, most in zip("xyz", low, high, limits.floor, limits.ceiling, strict=True)

@@ -72,6 +72,7 @@ class Panda:
 
     name = "panda"
     robot_type = "franka_panda_pybullet"
+    simulated_by = "panda_sim"
     model: ArmModel = PANDA
     grasped = False
 
@@ -107,6 +108,7 @@ class Panda:
             limits={name: getattr(self.config.limits, name) for name in SHOWN_LIMITS},
             gates=gates(task),
             sensors=sensors(),
+            simulated_by=self.simulated_by,
         )
 
     def one(self, *, visible: bool = False, window: bool = False) -> PickPlaceAvoidEnv:

@@ -1,109 +1,125 @@
-"""`cail bench transfer`: from demonstrations on the simulated UR5e to a policy on it, all through the graph of deploy.launch.py.
+"""`cail bench transfer`: does a policy do on other arms, links and trackers what it does where it learned?
 
-The mix `paper` of scripted people demonstrates over the topics, some episodes are ranked, `cail-bc` learns, and its policy is
-deployed. So is a policy of `cail-hybrid` that has seen nothing but the simulated Panda. Both play in the simulator of this
-process too. One row for each episode. With `ros2` on the path the graph is started by `ros2 launch`, otherwise its two
-processes are. What is done is not done again, so a run that was cut off goes on.
+Each method learns from 200 demonstrations of the mix `paper` on the simulated Panda, and again on the simulated UR5e (the cells
+of `cail bench table1`). Its policy then plays where it learned; over the topics, in lockstep and in real time by the graph of
+deploy.launch.py; at half the speed, with 40 ms of delay, with a tracker that is wrong by 2 mm and shakes by 2 mm, and with all
+that is practised under at once. The UR5e's plays in process and on its control box, the Panda's also on the UR5e. One row for
+each method, seed and place. What is done is not done again, so a run that was cut off goes on.
 """
 
 from __future__ import annotations
 
-import ctypes
+import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
 
 import numpy as np
 
+from cail_core import durable
+from cail_core.benchmarks.cells import DONE, RUN, prepare_demonstrations, run_cell
 from cail_core.benchmarks.result import save
-from cail_core.demos import layout
-from cail_core.demos.dataset import DemoDataset
-from cail_core.demos.episode import INTERRUPTED
+from cail_core.benchmarks.studies import BUDGETS, PANDA, UR5E, Environment, cell
 from cail_core.errors import CailError
-from cail_core.evaluation import evaluate
+from cail_core.evaluation import Evaluation, evaluate
+from cail_core.over_topics import own_domain
 from cail_core.policy import load_policy
 from cail_core.progress import console, table
-from cail_core.tasks import get_task
+from cail_core.tasks.base import Task
+from cail_core.tasks.variation import NOMINAL, Variation
+from cail_sim.graph import CAIL, ENDS_S, deployed, end_with_parent, graph, interrupted
+from cail_sim.tasks import Panda
+from cail_sim.ur5e import UR5e
 
-DEMONSTRATIONS = {"smoke": 2, "short": 50, "full": 50}
-EPISODES = {"smoke": 2, "short": 20, "full": 100}
-OTHER_EPISODES = {"smoke": 0, "short": 10, "full": 20}
-"""Of the policy that comes from the Panda."""
-RANKED = 0.1
-PANDA_DEMONSTRATIONS, PANDA_RANKED = 200, 0.05
-METHODS = {"ur5e": "cail-bc", "panda": "cail-hybrid"}
-"""By the task that is learned: what was recorded on an arm is learned from as it is, a simulation is there to practise in."""
-CAIL = (sys.executable, "-m", "cail_core.cli")
-ENDS_S = 15.0
-IN_VAIN = 5
-"""Launches in a row without an episode."""
-LIBC, PR_SET_PDEATHSIG = ctypes.CDLL(None), 1
+METHODS = ("cail-hybrid", "cail-bc", "cail", "bc")
+SEEDS = {"smoke": 1, "short": 1, "full": 5}
+EPISODES = {"smoke": 2, "short": 20, "full": 50}
+CLOCKED = {"smoke": 2, "short": 20, "full": 20}
+"""Where the clock runs."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one policy in one place."""
+
+    method: str
+    seed: int
+    place: str
+    episodes: int
+    successes: int
+    mean_return: float
+    otherwise: str = ""
+    interrupted: int = 0
+    """Episodes that a stalled machine ended; others were played in their place."""
+
+
+Play = Callable[[Path, str, int, str, Path], Row]
+"""Policy, method, seed, budget, and a folder for what is kept."""
 
 
 def run(budget: str, out: Path, seed: int) -> Path:
-    folder = out / "transfer"
-    demos, wanted = folder / "ur5e-demos", DEMONSTRATIONS[budget]
-    graph(demos, wanted, seed, policy="mix:paper", task="ur5e")
-    if not any(row.rank for row in DemoDataset(demos).rows):
-        _cail("demos", "rank", demos, "--by", "return", "--fraction", max(RANKED, 2 / wanted))
-    policies = {"ur5e": learn("ur5e", demos, folder / "ur5e-run", seed)}
-    if budget != "smoke":
-        policies["panda"] = learn("panda", panda_demonstrations(folder / "panda-demos", seed), folder / "panda-run", seed)
-    rows: list[dict[str, Any]] = []
-    for trained_on, policy in policies.items():
-        played, count = folder / f"{trained_on}-policy-deployed", (OTHER_EPISODES if trained_on == "panda" else EPISODES)[budget]
-        other = "true" if trained_on == "panda" else "false"
-        graph(played, count, seed + 1, policy=str(policy), task=trained_on, other_robot=other)
-        rows += [_row(trained_on, "graph", *found) for found in deployed(played)]
-        rows += [_row(trained_on, "in process", *found) for found in in_process(policy, count, seed + 1)]
-    shown = table("trained on", "played", "success", "mean return of successes", "return, 10% and 90%")
-    for trained_on in policies:
-        for where in ("graph", "in process"):
-            shown.add_row(trained_on, where, *summary([r for r in rows if (r["trained_on"], r["played"]) == (trained_on, where)]))
-    console().print(shown)
-    return save(out, "transfer", rows, budget=budget, seed=seed, methods=METHODS, demonstrations=wanted, ranked=RANKED,
-                launched_by="ros2 launch" if shutil.which("ros2") else "processes")
+    rows: list[Row] = []
+    methods = METHODS if budget != "smoke" else ("bc",)
+    for one in range(seed, seed + SEEDS[budget]):
+        for method in methods:
+            for env in (PANDA, UR5E):
+                rows += learned_and_played(env, method, one, budget, out / "transfer")
+                saved = save(out, "transfer", [asdict(row) for row in rows], budget=budget, seed=seed,
+                             launched_by="ros2 launch" if shutil.which("ros2") else "processes")
+    show(rows)
+    return saved
 
 
-def graph(dataset: Path, episodes: int, seed: int, **arguments: str) -> None:
-    """Let the dataset hold `episodes` episodes of the UR5e's graph; those that it has already count.
-
-    A fault of the arm, as on a machine that stalls, ends an unattended deployment: a person would start the graph again. An
-    episode that was interrupted by it stays in the dataset, and another one is played in its place.
-    """
-    dataset.parent.mkdir(parents=True, exist_ok=True)
-    log = dataset.with_suffix(".log")
-    have, in_vain = _count(dataset), 0
-    while have < episodes:
-        with log.open("a") as said:
-            launch({**arguments, "episodes": str(episodes - have), "record": "true", "dataset": str(dataset), "input": "none"},
-                   str(seed + have + interrupted(dataset)), said)
-        before, have = have, _count(dataset)
-        in_vain = 0 if have > before else in_vain + 1
-        if in_vain == IN_VAIN:
-            raise CailError(f"the graph gave {have} of {episodes} episodes; {log} has what it said, the same command goes on")
+def learned_and_played(env: Environment, method: str, seed: int, budget: str, folder: Path) -> list[Row]:
+    wanted = cell(BUDGETS["smoke" if budget == "smoke" else "full"], env, method, seed, at=env.task)
+    prepare_demonstrations(wanted, folder)
+    trained = run_cell(wanted, folder)
+    places = PLACES[env.task]
+    if trained["outcome"] != DONE:
+        return [Row(method, seed, place, 0, 0, float("nan"), trained["outcome"]) for place in places]
+    policy, kept = folder / "cells" / wanted.key / RUN / "policy", folder / "played" / f"{wanted.key}-{budget}"
+    return [once(kept / f"{name}.json", lambda play=play: play(policy, method, seed, budget, kept), name)  # type: ignore[misc]
+            for name, play in places.items()]
 
 
-def _count(dataset: Path) -> int:
-    return len(deployed(dataset)) if (dataset / layout.INFO).exists() else 0
+def once(file: Path, play: Callable[[], Row], place: str) -> Row:
+    """What the file has, or what is played now and then kept in it."""
+    if file.exists():
+        return Row(**json.loads(file.read_text()))
+    found = replace(play(), place=place)
+    durable.make_folder(file.parent)
+    durable.write_bytes(file, json.dumps(asdict(found)).encode())
+    return found
 
 
-def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
-    """The graph of deploy.launch.py, until it ends."""
-    if ros2 := shutil.which("ros2"):
-        words = [f"{name}:={value}" for name, value in arguments.items()]
-        command = [ros2, "launch", "cail_robot", "deploy.launch.py", "robot:=ur5e_sim", f"seed:={seed}", *words]
-        subprocess.run(command, stdout=said, stderr=said, preexec_fn=end_with_parent)
-        return
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in arguments.items()]
-    arm = subprocess.Popen([*CAIL, "up", "ur5e-sim", "--seed", seed], stdout=said, stderr=said, preexec_fn=end_with_parent)
+def _of(result: Evaluation, method: str, seed: int) -> Row:
+    failed = int((~result.success).sum())
+    return Row(method, seed, "", len(result.success), int(result.success.sum()), round(result.mean, 2),
+               f"{failed} failed" if failed else "")
+
+
+def here(task: Callable[[], Task]) -> Play:
+    """In this process."""
+    def play(policy: Path, method: str, seed: int, budget: str, kept: Path) -> Row:
+        return _of(evaluate(task(), load_policy(policy), EPISODES[budget], seed), method, seed)
+
+    return play
+
+
+def lockstep(policy: Path, method: str, seed: int, budget: str, kept: Path) -> Row:
+    """Over the topics of a simulator whose time waits for commands."""
+    env = {**os.environ, "ROS_DOMAIN_ID": own_domain(), "OMP_NUM_THREADS": "1"}
+    arm = subprocess.Popen([*CAIL, "up", "sim", "--pace", "commands"], env=env, stdout=subprocess.DEVNULL,
+                           stderr=subprocess.DEVNULL, preexec_fn=end_with_parent)
     try:
-        desk = [*CAIL, "deploy", "--robot", "running", "--robot-type", "ur5e_sim", *words]
-        subprocess.run(desk, stdout=said, stderr=said, preexec_fn=end_with_parent)
+        words = ("--policy", policy, "--task", "panda-ros", "--episodes", CLOCKED[budget], "--seed", seed, "--no-references")
+        said = subprocess.run([*CAIL, "eval", *map(str, words)], env=env, capture_output=True, text=True, preexec_fn=end_with_parent)
+        if said.returncode:
+            raise CailError(f"lockstep: {said.stderr.strip() or said.stdout.strip()}")
     finally:
         arm.send_signal(signal.SIGINT)
         try:
@@ -111,69 +127,64 @@ def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
         except subprocess.TimeoutExpired:
             arm.kill()
             arm.wait()
+    number = {line.split(":")[0]: line.split(":")[1].split()[0].rstrip("%") for line in said.stdout.splitlines() if ": " in line}
+    good = round(float(number["success"]) / 100 * CLOCKED[budget])
+    failed = CLOCKED[budget] - good
+    return Row(method, seed, "", CLOCKED[budget], good, float(number["return"]), f"{failed} failed" if failed else "")
 
 
-def end_with_parent() -> None:
-    """In a new process, before its program begins: it is interrupted when the process that started it ends, killed or not. An arm
-    must not go on without its benchmark. Elsewhere than on Linux it does nothing."""
-    if hasattr(LIBC, "prctl"):
-        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
+def by_graph(robot: str, task: str) -> Play:
+    """Through the arm's own node, in real time."""
+    def play(policy: Path, method: str, seed: int, budget: str, kept: Path) -> Row:
+        dataset = kept / robot
+        graph(dataset, CLOCKED[budget], 1000 * seed, robot, policy=str(policy), task=task)
+        ended = deployed(dataset)
+        good = [outcome for outcome, _, _ in ended if outcome == "success"]
+        others = [outcome for outcome, _, _ in ended if outcome != "success"]
+        return Row(method, seed, "", len(ended), len(good), round(float(np.mean([value for _, value, _ in ended])), 2),
+                   ", ".join(f"{others.count(name)} {name}" for name in sorted(set(others))), interrupted(dataset))
+
+    return play
 
 
-def _cail(*words: object) -> None:
-    if subprocess.run([*CAIL, *map(str, words)], env={**os.environ, "OMP_NUM_THREADS": "1"}).returncode:
-        raise CailError(f"`cail {' '.join(map(str, words))}` did not end well; its messages are above")
+def under(**conditions: float) -> Play:
+    return here(lambda: Panda().under(Variation.only(replace(NOMINAL, **conditions))))
 
 
-def learn(task: str, demos: Path, out: Path, seed: int) -> Path:
-    _cail("train", "--task", task, "--demos", demos, "--method", METHODS[task], "--seed", seed, "--out", out)
-    return out / "policy"
+def pandas_on_ur5e() -> UR5e:
+    """What `cail deploy --other-robot` makes of the Panda's task on a UR5e: its limits, paced to the UR5e's speed."""
+    config = Panda().config
+    slower = UR5e().config.limits.max_linear_speed / config.limits.max_linear_speed
+    made = UR5e.of(config, Variation.only(replace(NOMINAL, speed=min(1.0, slower))))
+    assert isinstance(made, UR5e)
+    return made
 
 
-def panda_demonstrations(demos: Path, seed: int) -> Path:
-    if not (demos / layout.RANKING).exists():
-        _cail("demos", "collect", "--task", "panda", "--mix", "paper", "--episodes", PANDA_DEMONSTRATIONS, "--seed", seed,
-              "--out", demos)
-        _cail("demos", "rank", demos, "--by", "return", "--choose", "unalike", "--fraction", PANDA_RANKED)
-    return demos
+PLACES: dict[str, dict[str, Play]] = {
+    "panda": {
+        "in process": here(Panda),
+        "lockstep": lockstep,
+        "real time": by_graph("panda_sim", "panda"),
+        "half speed": under(speed=0.5),
+        "40 ms delay": under(delay_s=0.04),
+        "tracker noise and bias": under(noise_m=0.002, bias_m=0.002),
+        "all together": here(lambda: Panda().under(Panda().variation)),
+        "Panda's policy on the UR5e": here(pandas_on_ur5e),
+    },
+    "ur5e": {"UR5e in process": here(UR5e), "UR5e on its control box": by_graph("ur5e_sim", "ur5e")},
+}
 
 
-Ended = tuple[str, float, float]
-"""How an episode ended, its return, its seconds."""
+def show(rows: Sequence[Row]) -> None:
+    """A row for each method, a column for each place: successes of the seeds, in percent."""
+    places = [place for of_task in PLACES.values() for place in of_task]
+    shown = table("place", *dict.fromkeys(row.method for row in rows))
+    for place in places:
+        cells = []
+        for method in dict.fromkeys(row.method for row in rows):
+            mine = [row for row in rows if (row.place, row.method) == (place, method)]
+            shares = [f"{100 * row.successes / row.episodes:.0f}" if row.episodes else row.otherwise for row in mine]
+            cells.append(", ".join(shares))
+        shown.add_row(place, *cells)
+    console().print(shown)
 
-
-def deployed(dataset: Path) -> list[Ended]:
-    """All episodes but those that were interrupted. Of a failure that is what ended it, where that was written down."""
-    demos = DemoDataset(dataset)
-    return [(_why(row) or row.outcome, float(row.undiscounted_return or 0.0), row.length / demos.info["fps"])
-            for row in demos.rows if row.outcome != INTERRUPTED]
-
-
-def _why(row: layout.EpisodeRow) -> str:
-    return str((row.recording or {}).get("why", "")).split(":")[0] if row.outcome == "failure" else ""
-
-
-def interrupted(dataset: Path) -> int:
-    """Episodes that were no one's doing."""
-    if not (dataset / layout.INFO).exists():
-        return 0
-    return sum(row.outcome == INTERRUPTED for row in DemoDataset(dataset).rows)
-
-
-def in_process(policy: Path, episodes: int, seed: int) -> list[Ended]:
-    task = get_task("ur5e")
-    found = evaluate(task, load_policy(policy), episodes, seed)
-    return [("success" if good else "failure", float(value), steps / task.spec.fps)
-            for good, value, steps in zip(found.success, found.returns, found.lengths, strict=True)]
-
-
-def _row(trained_on: str, played: str, outcome: str, value: float, seconds: float) -> dict[str, Any]:
-    return {"trained_on": trained_on, "played": played, "outcome": outcome, "return": round(value, 2),
-            "seconds": round(seconds, 2)}
-
-
-def summary(rows: list[dict[str, Any]]) -> list[str]:
-    returns = np.array([row["return"] for row in rows])
-    good = returns[[row["outcome"] == "success" for row in rows]]
-    low, high = np.quantile(returns, [0.1, 0.9])
-    return [f"{len(good)} of {len(rows)}", f"{good.mean():.1f}" if len(good) else "", f"{low:.1f} … {high:.1f}"]

@@ -38,6 +38,7 @@ class UR5e(Panda):
 
     name = "ur5e"
     robot_type = "ur5e_pybullet"
+    simulated_by = "ur5e_sim"
     model = UR5E
 
     def __init__(self, config_file: Path | None = None) -> None:

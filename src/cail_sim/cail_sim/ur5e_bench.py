@@ -18,7 +18,7 @@ from cail_core.benchmarks.paper_numbers import SUCCESS
 from cail_core.benchmarks.result import save
 from cail_core.benchmarks.studies import BUDGETS, COMPARED, UR5E, cell
 from cail_core.progress import console, table
-from cail_sim.transfer import Ended, deployed, graph, in_process, interrupted
+from cail_sim.graph import Ended, deployed, graph, in_process, interrupted
 
 METHODS = ("cail-hybrid", "cail-bc", *COMPARED, "bc")
 SEEDS = {"smoke": 1, "short": 1, "full": 3}

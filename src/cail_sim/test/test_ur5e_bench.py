@@ -22,7 +22,7 @@ from cail_core.demos.writer import DemoWriter
 
 pytest.importorskip("pybullet")
 
-from cail_sim import transfer
+from cail_sim import graph
 from cail_sim.ur5e_bench import BOX, learned_and_played, row
 
 
@@ -53,7 +53,7 @@ def test_an_interrupted_episode_is_played_again_and_a_failure_says_what_ended_it
     ends = iter([["success", "interrupted"], ["interrupted"], ["failure", "collided"]])
     asked: list[tuple[str, str]] = []
 
-    def launch(arguments: dict[str, str], seed: str, said: TextIO) -> None:
+    def launch(robot: str, arguments: dict[str, str], seed: str, said: TextIO) -> None:
         asked.append((arguments["episodes"], seed))
         root = Path(arguments["dataset"])
         numbers = np.zeros((2, 1), np.float32)
@@ -65,16 +65,16 @@ def test_an_interrupted_episode_is_played_again_and_a_failure_says_what_ended_it
                 why = {"why": "the guard stopped the policy: 2.5 from what it learned from"}
                 writer.save_episode(Episode(frames, numbers[0], "policy", outcome, recording=why))
 
-    monkeypatch.setattr(transfer, "launch", launch)
-    transfer.graph(tmp_path / "played", 3, 40)
+    monkeypatch.setattr(graph, "launch", launch)
+    graph.graph(tmp_path / "played", 3, 40)
     assert asked == [("3", "40"), ("2", "42"), ("2", "43")]
-    assert transfer.interrupted(tmp_path / "played") == 2
-    assert [outcome for outcome, _, _ in transfer.deployed(tmp_path / "played")] == [
+    assert graph.interrupted(tmp_path / "played") == 2
+    assert [outcome for outcome, _, _ in graph.deployed(tmp_path / "played")] == [
         "success", "the guard stopped the policy", "collided"]  # fmt: skip
 
 
 def test_what_a_killed_benchmark_started_ends_too() -> None:
-    starts = ("import subprocess, time; from cail_sim.transfer import end_with_parent; "
+    starts = ("import subprocess, time; from cail_sim.graph import end_with_parent; "
               "print(subprocess.Popen(['sleep', '60'], preexec_fn=end_with_parent).pid, flush=True); time.sleep(60)")
     with subprocess.Popen([sys.executable, "-c", starts], stdout=subprocess.PIPE, text=True) as bench:
         assert bench.stdout is not None

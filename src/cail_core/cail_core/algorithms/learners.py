@@ -97,6 +97,8 @@ class _Weighted:
         self.done = 0
         self.data = demo_batch(demos)
         self._demos = demos
+        self._last = torch.as_tensor(demos.starts[1:][demos.episode_of_pair] - 1)
+        """Of each pair: the last of its episode."""
         self._judge: Cail
         """Where confidence comes before the policy: what it was learned with, a reward included."""
         self.errors = torch.empty(0, self.data.state.shape[1])
@@ -163,6 +165,9 @@ class _Weighted:
         moves = self._moves()
         for rows in self._demo_rows(torch.arange(len(self.data.state)), c.batch, times):
             pairs = self.data.rows(rows)
+            if c.lead:
+                later = torch.randint(c.lead + 1, (len(rows),), generator=self.generator)
+                pairs = pairs._replace(action=self.data.action[torch.minimum(rows + later, self._last[rows])])
             if c.corrective:
                 pairs = displaced(pairs, moves[rows], c.corrective, c.back_over, self.generator)
             yield rows, mismeasured(pairs, self.errors, self.generator)

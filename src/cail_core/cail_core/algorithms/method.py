@@ -67,6 +67,8 @@ class CloningConfig:
     corrective: float = setting(0.0, "half the pairs are cloned from states displaced by about this many steps' worth of action, "
                                      "with an action that leads back (algorithms/corrective.py); 0: none", low=0.0)
     back_over: float = setting(10.0, "corrective: over so many steps", low=1.0)
+    lead: int = setting(0, "clone what was done up to so many steps later, each as often: an arm is late, by its link and its "
+                           "inertia", low=0, high=50)
     sensor_errors: float = setting(1.0, "clone also what would have been seen with sensors that are wrong by this many times "
                                         "what the task says they may be; nothing where it says nothing", low=0.0)
     average: float = setting(0.0, "the policy is a running average of θ that keeps this share at each step; 0: the newest θ",

@@ -19,6 +19,7 @@ STORIES = {
 }
 STEPS = {"panda": 57_600}
 """Fewer than usual, for those who are watching."""
+OVER_TOPICS = 10
 
 
 def register(commands: Any) -> None:
@@ -57,6 +58,7 @@ def _run(args: argparse.Namespace) -> None:
         cail("watch", "--policy", out / METHOD / "policy", "--seed", seed, "--out", film)
     cail("report", out / METHOD, out / PLAIN, "--out", out / REPORT)
     _summary(task, out, demos)
+    _over_topics(task, out, args.seed)
     print(f"The report: {out / REPORT}\nThe policy: {out / METHOD / 'policy'}")
     print(f"Next: open the report; cail watch --policy {out / METHOD / 'policy'}; cail record --help to demonstrate yourself")
 
@@ -65,6 +67,27 @@ def _default_task() -> str:
     from importlib.util import find_spec
 
     return "panda" if find_spec("cail_sim") and find_spec("pybullet") else "pointmass"
+
+
+def _over_topics(task: str, out: Path, seed: int) -> None:
+    """The last promise: the same policy through the simulated arm's node, in real time."""
+    from cail_core.over_topics import available, node_seed, play_over_topics
+    from cail_core.tasks import get_task
+
+    robot = get_task(task).spec.simulated_by
+    if not robot:
+        return
+    if why := available():
+        print(f"Not played over the ROS 2 topics: {why}")
+        return
+    console().print(f"\n$ cail eval --policy {out / METHOD / 'policy'} --over topics --episodes {OVER_TOPICS}", style="bold")
+    try:
+        played = play_over_topics(out / METHOD / "policy", robot, OVER_TOPICS, node_seed(seed))
+    except CailError as fault:
+        print(f"Over the ROS 2 topics it could not be played to the end: {fault}")
+        return
+    good = sum(one.outcome == "success" for one in played)
+    print(f"Over the ROS 2 topics, in real time, behind the safety filter: {good} of {len(played)} episodes succeed")
 
 
 def _summary(task: str, out: Path, demos: Path) -> None:

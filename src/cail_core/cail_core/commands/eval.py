@@ -6,10 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cail_core.cli import whole_number
-from cail_core.evaluation import describe, evaluate, plot, references
-from cail_core.policy import load_policy
-from cail_core.tasks import get_task
+from cail_core.errors import BadInput
+from cail_core.evaluation import Evaluation, describe, evaluate, plot, references
+from cail_core.policy import PolicyRunner, load_policy
+from cail_core.tasks import Task, get_task
 from cail_core.video import check_format, film
 
 
@@ -24,6 +27,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="also draw the distribution of the returns")
     parser.add_argument("--video", type=Path, metavar="FILE.gif", help="also film one episode (.gif or .mp4), or draw its curves "
                                                                        "where the task cannot be filmed")
+    parser.add_argument("--over", choices=("process", "topics"), default="process",
+                        help="topics: the same starts through the simulated arm's node in real time, and in process beside")
     parser.set_defaults(run=run)
 
 
@@ -31,6 +36,8 @@ def run(args: argparse.Namespace) -> int:
     policy = load_policy(args.policy)
     task = get_task(args.task or policy.card.task)
     policy.check(task.spec)
+    if args.over == "topics":
+        return _over_topics(args, task, policy)
     if args.video is not None:
         check_format(args.video)
     result = evaluate(task, policy, args.episodes, args.seed)
@@ -44,4 +51,24 @@ def run(args: argparse.Namespace) -> int:
         plot(result, f"{policy.card.method} on {task.spec.name}", args.plot)
     if args.video is not None:
         print(f"video: {film(task, policy, args.seed, args.video)}")
+    return 0
+
+
+def _over_topics(args: argparse.Namespace, task: Task, policy: PolicyRunner) -> int:
+    from cail_core.over_topics import in_process, node_seed, play_over_topics
+
+    spec = task.spec
+    if not spec.simulated_by:
+        raise BadInput(f"expected a task that a simulated arm plays over topics (panda, ur5e), given '{spec.name}'")
+    print(f"{args.episodes} episodes through the node of {spec.simulated_by}, in real time: at most "
+          f"{spec.max_steps / spec.fps:.0f} s each", flush=True)
+    played = play_over_topics(args.policy, spec.simulated_by, args.episodes, node_seed(args.seed), "--task", spec.name)
+    here = in_process(task, policy, args.episodes, args.seed)
+    topics = Evaluation(np.array([one.total for one in played]), np.array([round(one.seconds * spec.fps) for one in played]),
+                        np.array([one.outcome == "success" for one in played]))
+    for name, result in (("over the topics", topics), ("in process", here)):
+        print(f"{name}:\n{describe(result, spec.has_success)}")
+    same = int((topics.success == here.success).sum())
+    print(f"the same end in {same} of {args.episodes} episodes"
+          + ("" if spec.name.startswith("panda") else "; the tool begins elsewhere over the topics"))
     return 0

@@ -92,6 +92,8 @@ class TaskSpec:
     """What the safety filter allows where the task is learned; a policy's card keeps it."""
     gates: tuple[Gate, ...] = ()
     sensors: tuple[Sensor, ...] = ()
+    simulated_by: str = ""
+    """Which robot of `cail deploy` simulates it behind a node; none where it is no arm's task."""
 
     def __post_init__(self) -> None:
         places = () if self.view is None else (self.view.position, *(thing.at for thing in self.view.things))
