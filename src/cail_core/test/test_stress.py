@@ -267,6 +267,14 @@ def test_conditions_hold_up_to_the_last_value_before_the_first_loss() -> None:
         "fails from control period × 0.5 down: 0% succeed"]
 
 
+def test_what_may_be_chance_is_said_to_be_so() -> None:
+    found = [result(1.0, 48, AS_TRAINED), result(14 / 16), result(1.0, what="all", strength=1.0, value=1.0)]
+    assert findings.sentences(found)[1:] == ["perhaps fails from delay 60 ms on: 88% of 16 succeed, which may be chance"]
+    assert findings.holds(found)["delay_s"] == 0.06
+    assert findings.sentences([found[0], found[2]])[1:] == [
+        "holds every condition that was played, each alone and all together over the whole practised ranges"]
+
+
 # Files.
 
 

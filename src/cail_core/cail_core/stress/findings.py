@@ -8,7 +8,7 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from cail_core import __version__
-from cail_core.stress.played import ALL, AS_TRAINED, SEES, Result, loses
+from cail_core.stress.played import ALL, AS_TRAINED, SEES, Result, falls, loses
 from cail_core.tasks.variation import NOMINAL, WORDS, Conditions, shown
 
 WORKS = 0.5
@@ -69,7 +69,8 @@ def sentences(results: Sequence[Result]) -> list[str]:
     if len(said) == 1:
         most = max((result.strength for result in results if result.what == ALL), default=0.0)
         moves = any(result.what == SEES for result in results)
-        said.append(f"holds every condition that was played, all together up to {most:g} times the practised ranges"
+        far = "over the whole practised ranges" if most == 1.0 else f"up to {most:g} times the practised ranges"
+        said.append(f"holds every condition that was played, each alone and all together {far}"
                     + (", and steers by no observation more than its sensors allow" if moves else ""))
     return said
 
@@ -77,14 +78,14 @@ def sentences(results: Sequence[Result]) -> list[str]:
 def _losses(results: Sequence[Result]) -> Iterator[str]:
     usual = baseline(results)
     for (what, more), series in rows(results).items():
-        first = next((result for result in series if loses(result, usual)), None)
+        lost = next((result for result in series if loses(result, usual)), None)
+        first = lost or next((result for result in series if falls(result, usual)), None)
         if first is None:
             continue
-        if what == ALL:
-            yield f"fails with everything together at {first.strength:g} times the practised ranges: {first.success:.0%} succeed"
-        else:
-            yield (f"fails from {WORDS[what]} {shown(what, first.value)} {'on' if more else 'down'}: "
-                   f"{first.success:.0%} succeed")
+        end = f"{first.success:.0%} succeed" if lost else f"{first.success:.0%} of {first.episodes} succeed, which may be chance"
+        where = (f"with everything together at {first.strength:g} times the practised ranges" if what == ALL else
+                 f"from {WORDS[what]} {shown(what, first.value)} {'on' if more else 'down'}")
+        yield f"{'fails' if lost else 'perhaps fails'} {where}: {end}"
 
 
 def summary(results: Sequence[Result]) -> dict[str, Any]:
