@@ -120,6 +120,17 @@ def test_the_page_and_the_card_say_what_makes_the_policy_fail(copy: Path, monkey
     assert not (run / "stress.json").exists()
 
 
+@pytest.mark.parametrize("words", [[], ["--no-stress"]])
+def test_training_plays_the_short_form_unless_told_not_to(copy: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr(findings, "get_task", lambda name: Blown())
+    run = copy / "again"
+    assert main(["train", "--task", "pointmass", "--demos", str(copy / "demos"), "--method", "bc", "--steps", "50",
+                 "--out", str(run), *words]) == 0
+    told = load_policy(run / "policy").card.stress
+    assert [case["what"] for case in told.get("cases", [])] == ([] if words else ["as trained", "delay_s", "all"])
+    assert (run / "stress.json").exists() is not bool(words)
+
+
 def test_the_page_says_who_goes_another_way(copy: Path) -> None:
     card = copy / "cail-bc" / "policy" / "policy.json"
     about = json.loads(card.read_text())

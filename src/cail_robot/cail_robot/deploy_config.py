@@ -178,7 +178,7 @@ def prepare(
             f"the arm accelerates by at most {limits.max_linear_acceleration:g} m/s², in training by {trained_acceleration:g}"
         )
     held = card.stress.get("holds", {})
-    if trained and not faults:
+    if trained and speed > 0:
         # A slower arm keeps the path with less acceleration, by the square of its share (`slower`).
         share = speed / trained
         ratio = limits.max_linear_acceleration / (share**2 * trained_acceleration) if trained_acceleration else math.inf

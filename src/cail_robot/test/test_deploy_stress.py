@@ -57,8 +57,9 @@ def test_slower_than_the_card_holds_is_refused_unless_that_is_meant(tmp_path: Pa
     folder = write_policy(tmp_path / "p", near_guard(), stress=stress_of())
     assert prepare(folder, Limits(), robot="panda_sim", max_speed=0.25).held == HELD
     with pytest.raises(BadInput) as fault:
-        prepare(folder, Limits(), robot="panda_sim", max_speed=0.2, rate=150)
-    for text in ("speed limit: × 0.4 of the trained one, its card holds down to × 0.5; --beyond-stress runs it all the same",
+        prepare(folder, Limits(), robot="another", max_speed=0.2, rate=150)
+    for text in ("robot: it was trained on panda_sim, this is another",
+                 "speed limit: × 0.4 of the trained one, its card holds down to × 0.5; --beyond-stress runs it all the same",
                  "control period: × 0.333 of the trained one"):
         assert text in str(fault.value)
     meant = prepare(folder, Limits(), robot="panda_sim", max_speed=0.2, beyond_stress=True)
