@@ -207,14 +207,15 @@ class Session:
         if not known and self._moment is not None and rests:
             self.measured.at_rest(now, ages, self._moment.things)
         if not (any(late) or self.measured.enough > known) or not (beyond := self.measured.beyond()):
-            return
-        before, self.warning = self.warning, f"beyond what its card holds: {'; '.join(beyond)}"
-        if self._simulated or self.dry_run or self.deployment.beyond_stress or before:
-            return
-        if self.phase is Phase.POLICY:
-            self._stop(self.warning, INTERRUPTED)
-        else:
-            self._end(f"not started, {self.warning}; {WAY_OUT}")
+            return None
+        text, warned = f"beyond what its card holds: {'; '.join(beyond)}", bool(self.warning)
+        goes_on = self._simulated or self.dry_run or self.deployment.beyond_stress or warned
+        if not goes_on and self.phase is not Phase.POLICY:
+            return self._end(f"not started, {text}; {WAY_OUT}")
+        self.warning = text
+        if not goes_on:
+            self._stop(text, INTERRUPTED)
+        return None
 
     def _answer(self) -> None:
         """What the arm's services answered."""

@@ -62,8 +62,8 @@ def _steered(results: list[Result]) -> str:
 def _table(results: list[Result]) -> str:
     usual, columns = baseline(results), strengths(results)
     head = "".join(f"<th>{PLAYED.get(s, f'× {s:g}')}</th>" for s in columns)
-    lines = [f"<tr><td>{AS_TRAINED}</td>{'<td></td>' * (len(columns) - 1)}<td>{usual.success:.0%}<small>{usual.episodes} episodes"
-             f"</small></td><td>{gap_text([usual])}</td></tr>"]
+    lines = [f"<tr><td>{AS_TRAINED}</td><td>{usual.success:.0%}<small>{usual.episodes} episodes</small></td>"
+             f"{'<td></td>' * (len(columns) - 1)}<td>{gap_text([usual])}</td></tr>"]
     for key, series in rows(results).items():
         at = {one.strength: one for one in series}
         cells = "".join(f"<td>{_cell(at[s], usual)}</td>" if s in at else "<td></td>" for s in columns)

@@ -16,12 +16,14 @@ from cail_core.tasks.variation import WORDS, shown
 
 PLAYED = {0.5: "half way", 1.0: "end of range", 1.5: "beyond"}
 """The strengths, as the columns are called."""
+LESS = {"period": "shorter period", "speed": "lower speed limit"}
+"""How a condition is called that becomes less, where it is not just that."""
 
 
 def row_name(what: str, more: bool) -> str:
     if what == ALL:
         return "all together"
-    return WORDS[what] + ("" if more else ", less") if not what.endswith(("_s", "_m")) else WORDS[what]
+    return WORDS[what] if more else LESS.get(what, f"less {WORDS[what]}")
 
 
 def value_text(result: Result) -> str:
@@ -41,7 +43,7 @@ def conditions_table(results: Sequence[Result]) -> Table:
     """A line for each condition: its value and the success at each strength, and the closest gap of all. `!` marks a loss."""
     usual, columns = baseline(results), strengths(results)
     made = table("condition", *(PLAYED.get(s, f"× {s:g}") for s in columns), "gap")
-    made.add_row("as trained", *("" for _ in columns[1:]), _percent(usual, usual), gap_text([usual]))
+    made.add_row("as trained", _percent(usual, usual), *("" for _ in columns[1:]), gap_text([usual]))
     for (what, more), series in rows(results).items():
         at = {result.strength: result for result in series}
         cells = [f"{value_text(at[s])} {_percent(at[s], usual)}" if s in at else "" for s in columns]
