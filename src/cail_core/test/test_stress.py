@@ -251,8 +251,13 @@ def test_two_rounds_count_as_one() -> None:
 
 
 def test_a_policy_that_fails_as_trained_is_not_said_to_hold_anything(tmp_path: Path) -> None:
-    found = played_by(write_policy(tmp_path / "p", gain=0.0), short=True)
+    folder = write_policy(tmp_path / "p", gain=0.0)
+    found = played_by(folder, short=True)
+    assert [one.what for one in found] == [AS_TRAINED], "what it loses by cannot be seen, and is not played"
     assert findings.holds(found) == {}
+    assert card.write_card(folder, found)
+    assert "| as trained | 0% |" in (folder / "README.md").read_text()
+    assert show.figure(found, "p", tmp_path / "p.png").is_file()
     assert "cannot be said what it holds" in findings.sentences(found)[-1]
 
 

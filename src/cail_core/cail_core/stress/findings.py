@@ -8,11 +8,9 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from cail_core import __version__
-from cail_core.stress.played import ALL, AS_TRAINED, SEES, Result, falls, loses
+from cail_core.stress.played import ALL, AS_TRAINED, SEES, WORKS, Result, falls, loses
 from cail_core.tasks.variation import NOMINAL, WORDS, Conditions, shown
 
-WORKS = 0.5
-"""A policy that succeeds less often than this as trained is not shown to hold anything."""
 LEAST = "_least"
 """Ends the name of how far a condition may go down, such as `speed_least`; without it up."""
 

@@ -11,7 +11,7 @@ from cail_core.errors import BadInput
 from cail_core.figures import GOOD_TO_BAD, PICTURES, saved
 from cail_core.progress import table
 from cail_core.stress.findings import baseline, rows, sentences
-from cail_core.stress.played import ALL, SEES, Result, loses
+from cail_core.stress.played import ALL, AS_TRAINED, SEES, Result, loses
 from cail_core.tasks.variation import WORDS, shown
 
 PLAYED = {0.5: "half way", 1.0: "end of range", 1.5: "beyond"}
@@ -36,14 +36,15 @@ def gap_text(results: Sequence[Result]) -> str:
 
 
 def strengths(results: Sequence[Result]) -> list[float]:
-    return sorted({result.strength for series in rows(results).values() for result in series})
+    """The columns; one where nothing but as trained was played."""
+    return sorted({result.strength for series in rows(results).values() for result in series}) or [1.0]
 
 
 def conditions_table(results: Sequence[Result]) -> Table:
     """A line for each condition: its value and the success at each strength, and the closest gap of all. `!` marks a loss."""
     usual, columns = baseline(results), strengths(results)
     made = table("condition", *(PLAYED.get(s, f"× {s:g}") for s in columns), "gap")
-    made.add_row("as trained", _percent(usual, usual), *("" for _ in columns[1:]), gap_text([usual]))
+    made.add_row(AS_TRAINED, _percent(usual, usual), *("" for _ in columns[1:]), gap_text([usual]))
     for (what, more), series in rows(results).items():
         at = {result.strength: result for result in series}
         cells = [f"{value_text(at[s])} {_percent(at[s], usual)}" if s in at else "" for s in columns]
@@ -82,8 +83,9 @@ def figure(results: Sequence[Result], title: str, file: Path) -> Path:
     if file.suffix.lower() not in PICTURES:
         raise BadInput(f"expected a picture's name that ends in {', '.join(PICTURES)}, given {file}")
     usual, columns = baseline(results), strengths(results)
-    lines = [(row_name(*key), {columns.index(r.strength): (value_text(r), r) for r in series})
-             for key, series in rows(results).items()]
+    lines = [(AS_TRAINED, {0: (f"{usual.episodes} episodes", usual)})]
+    lines += [(row_name(*key), {columns.index(r.strength): (value_text(r), r) for r in series})
+              for key, series in rows(results).items()]
     sides: dict[str, dict[int, tuple[str, Result]]] = {}
     for r in results:
         if r.what == SEES:
@@ -91,7 +93,7 @@ def figure(results: Sequence[Result], title: str, file: Path) -> Path:
     panels = [("condition", [PLAYED.get(s, f"× {s:g}") for s in columns], lines)]
     panels += [("observation moved by", ["less", "more"], list(sides.items()))] if sides else []
     colours = LinearSegmentedColormap.from_list("success", GOOD_TO_BAD[::-1])
-    height = 1.2 + 0.34 * max(len(panel[2]) for panel in panels)
+    height = 1.5 + 0.34 * max(len(panel[2]) for panel in panels)
     drawn, axes_of = pyplot.subplots(1, len(panels), figsize=(6.2 * len(panels), height), layout="constrained", squeeze=False)
     for axes, (name, heads, content) in zip(axes_of[0], panels, strict=True):
         for y, (_, cells) in enumerate(content):
@@ -117,6 +119,7 @@ def markdown(results: Sequence[Result]) -> str:
     said = "".join(f"- {text}\n" for text in sentences(results))
     heads = " | ".join(PLAYED.get(s, f"× {s:g}") for s in columns)
     lines = [f"| condition | {heads} |", "| --- |" + " --- |" * len(columns)]
+    lines += [] if rows(results) else [f"| {AS_TRAINED} | {usual.success:.0%} |"]
     for (what, more), series in rows(results).items():
         at = {r.strength: f"{value_text(r)}: {r.success:.0%}{' (loss)' if loses(r, usual) else ''}" for r in series}
         lines.append(f"| {row_name(what, more)} | " + " | ".join(at.get(s, "") for s in columns) + " |")
