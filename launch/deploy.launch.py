@@ -29,7 +29,7 @@ def generate_launch_description() -> LaunchDescription:
         "--policy", LaunchConfiguration("policy"), "--task", LaunchConfiguration("task"), "--rate", LaunchConfiguration("rate"),
         "--max-speed", LaunchConfiguration("max_speed"), "--input", LaunchConfiguration("input"),
         ["--dry-run=", LaunchConfiguration("dry_run")], ["--without-guard=", LaunchConfiguration("without_guard")],
-        ["--other-robot=", LaunchConfiguration("other_robot")],
+        ["--other-robot=", LaunchConfiguration("other_robot")], ["--beyond-stress=", LaunchConfiguration("beyond_stress")],
     ]
     check = ExecuteProcess(cmd=[cail, "deploy", "--check", "--robot", robot, *what], output="screen", name="check")
     started = [
@@ -71,6 +71,8 @@ def generate_launch_description() -> LaunchDescription:
                               description="run without the out-of-distribution guard"),
         DeclareLaunchArgument("other_robot", default_value="false", choices=["true", "false"],
                               description="run on another robot than it was trained on"),
+        DeclareLaunchArgument("beyond_stress", default_value="false", choices=["true", "false"],
+                              description="run slower, later or with a worse tracker than the policy's card was shown to hold"),
         DeclareLaunchArgument("seed", default_value="0", description="of the simulator's scenes"),
         check,
         RegisterEventHandler(OnProcessExit(

@@ -29,6 +29,7 @@ setup(
             "eval = cail_core.commands.eval:register",
             "report = cail_core.commands.report:register",
             "oracle = cail_core.commands.oracle:register",
+            "stress = cail_core.commands.stress:register",
             "train = cail_core.commands.train:register",
             "tune = cail_core.commands.tune:register",
         ],

@@ -81,10 +81,11 @@ def demonstrations_figure(
     people = len({row.demonstrator for row in dataset.rows})
     figure.suptitle(f"{dataset.episodes} demonstrations of {dataset.task} by {people} demonstrators" if only is None else
                     f"episode {only} by {dataset.rows[only].demonstrator}")
-    return _saved(figure, file)
+    return saved(figure, file)
 
 
-def _saved(figure: Any, file: Path, dpi: int = 110) -> Path:
+def saved(figure: Any, file: Path, dpi: int = 110) -> Path:
+    """Put a picture on the disk, whole or not at all."""
     from matplotlib import pyplot
 
     image = io.BytesIO()

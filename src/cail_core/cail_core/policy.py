@@ -57,6 +57,8 @@ class PolicyCard:
     limits: dict[str, float] = field(default_factory=dict)
     gates: list[dict[str, Any]] = field(default_factory=list)
     """What it does not see in which phase; none in policies of before there were gates, which see everything."""
+    stress: dict[str, Any] = field(default_factory=dict)
+    """What it holds when the arm or the tracker differs (`cail stress`); empty where that was not played."""
     provenance: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     format: str = FORMAT
@@ -306,13 +308,17 @@ def _read_card(path: Path) -> PolicyCard:
         raise BadInput(f"{path}: expected format_version {FORMAT_VERSION}, given {values.get('format_version')!r}; update cail")
     kinds = {"task": str, "method": str, "observation_names": list, "action_names": list, "action_scale": str, "fps": int,
              "activation": str, "limits": dict, "provenance": dict, "versions": dict}
-    later = {"robot": str, "observation_units": str, "guard": dict, "gates": list}  # older policies lack these
+    later = {"robot": str, "observation_units": str, "guard": dict, "gates": list, "stress": dict}  # older policies lack these
     kinds |= {name: kind for name, kind in later.items() if name in values}
     faults = [f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}" for name, kind in kinds.items()
               if not isinstance(values.get(name), kind)]
     if not faults and values["activation"] not in ACTIVATIONS:
         faults.append(f"key 'activation': expected one of {', '.join(ACTIVATIONS)}, given {values['activation']!r}")
     faults += _gate_faults(values.get("gates", []), values.get("observation_names", []))
+    if not faults and values.get("stress"):
+        from cail_core.stress.findings import faults as stress_faults  # it plays policies, and so comes after them
+
+        faults += stress_faults(values["stress"])
     if faults:
         raise BadInput(listed(str(path), faults))
     known = {f.name for f in fields(PolicyCard)}

@@ -33,15 +33,16 @@ def table(*columns: str) -> Table:
 
 
 @contextmanager
-def bar(text: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr; call what it gives with the number done so far. It shows from the first call on."""
+def bar(text: str, total: int) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr; call what it gives with the number done so far, and of how many where that is known only then.
+    It shows from the first call on."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     progress = Progress(*columns, console=console(stderr=True))
     job = progress.add_task(text, total=total)
 
-    def advance(done: int) -> None:
+    def advance(done: int, of: int = total) -> None:
         progress.start()
-        progress.update(job, completed=done)
+        progress.update(job, completed=done, total=of)
 
     try:
         yield advance

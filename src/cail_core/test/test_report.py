@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from browser import Browser, find_chromium
 from builders import fast_folder
+from safetensors.numpy import save_file
 
 from cail_core.cli import main
 from cail_core.config import find_config
@@ -21,13 +22,15 @@ from cail_core.demos.features import REWARD, STATE, frame_features
 from cail_core.demos.writer import DemoWriter
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
+from cail_core.report import findings
 from cail_core.report.findings import gather
 from cail_core.report.motion import motion_of, thinned
 from cail_core.report.played import EVALUATION, play
 from cail_core.report.plots import COLOURS, confidence_colours, rank_colours
 from cail_core.report.svg import number, ticks
 from cail_core.report.trust import pairs_in_order, rank_correlation, segments
-from cail_core.tasks import TaskSpec, Thing, View, get_task
+from cail_core.tasks import BatchEnv, TaskSpec, Thing, View, get_task
+from cail_core.tasks.variation import NOTHING, Variation
 
 CHROMIUM = find_chromium()
 MISCHIEF = "<script>alert(1)</script>&\"x'"
@@ -71,6 +74,61 @@ def test_training_ends_with_a_report_that_needs_nothing_else(folder: Path) -> No
     for part in ("How good is the policy?", "Whom did it trust?", "Most trusted", "Does it see the ranking?", "How did it learn?",
                  "What to do next", "How it was made", "expert", "idle", "random", "confidence: before", "95% interval"):
         assert part in text, part
+
+
+class Blown:
+    """The point mass, said to be seen with a delay; with a delay nothing moves."""
+
+    variation = Variation(delay_s=(0.0, 0.06))
+
+    def __init__(self, played_under: Variation = NOTHING) -> None:
+        self._task, self._still = get_task("pointmass"), played_under.delay_s[1] > 0
+        self.spec, self.mixes = self._task.spec, self._task.mixes
+
+    def under(self, variation: Variation) -> Blown:
+        return Blown(variation)
+
+    def make_env(self, num_envs: int) -> BatchEnv:
+        env = self._task.make_env(num_envs)
+        if self._still:
+            step = env.step
+            env.step = lambda action: step(0 * action)
+        return env
+
+
+def test_the_page_and_the_card_say_what_makes_the_policy_fail(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, card = copy / "cail-bc", copy / "cail-bc" / "policy" / "policy.json"
+    assert main(["report", str(run), "--out", str(copy / "plain.html")]) == 0
+    plain = (copy / "plain.html").read_text()
+    assert "another arm" not in plain, "a task without other conditions has nothing to say of them"
+    monkeypatch.setattr(findings, "get_task", lambda name: Blown())
+    steers = np.concatenate([3 * np.eye(2), -2 * np.eye(2)], axis=1).astype(np.float32)  # as the best demonstrator
+    save_file({"observation_mean": np.zeros(4, np.float32), "observation_scale": np.ones(4, np.float32),
+               "layer0.weight": steers, "layer0.bias": np.zeros(2, np.float32)}, run / "policy" / "policy.safetensors")
+    assert main(["report", str(run), "--no-stress", "--out", str(copy / "without.html")]) == 0
+    assert "cail stress --policy" in (copy / "without.html").read_text()
+    assert json.loads(card.read_text())["stress"] == {}
+    assert main(["report", str(run), "--out", str(copy / "with.html")]) == 0
+    text = (copy / "with.html").read_text()
+    assert "Does it hold on another arm?" in text
+    assert "fails from delay 60 ms on: 0% succeed" in text
+    assert json.loads(card.read_text())["stress"]["holds"]["delay_s"] == 0.0
+    assert "fails from delay 60 ms on" in (run / "policy" / "README.md").read_text()
+    (run / "stress.json").unlink()
+    assert main(["report", str(run), "--episodes", "0", "--out", str(copy / "again.html")]) == 0
+    assert "fails from delay 60 ms on: 0% succeed" in (copy / "again.html").read_text(), "from the card, nothing is played"
+    assert not (run / "stress.json").exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--no-stress"]])
+def test_training_plays_the_short_form_unless_told_not_to(copy: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr(findings, "get_task", lambda name: Blown())
+    run = copy / "again"
+    assert main(["train", "--task", "pointmass", "--demos", str(copy / "demos"), "--method", "bc", "--steps", "50",
+                 "--out", str(run), *words]) == 0
+    told = load_policy(run / "policy").card.stress
+    assert [case["what"] for case in told.get("cases", [])] == ([] if words else ["as trained"]), "so weak that no more is played"
+    assert (run / "stress.json").exists() is not bool(words)
 
 
 def test_the_page_says_who_goes_another_way(copy: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from cail_core.recording.moments import Moment
+from cail_core.recording.moments import Moment, Vector
 from cail_robot.teleop import Axes
 
 
@@ -63,5 +63,9 @@ class PolicyLink(ArmLink, Protocol):
     def ages(self) -> dict[str, float]: ...
 
     def look(self, gripper_cmd: float | None) -> Moment | None: ...
+
+    def executed(self) -> list[tuple[float, Vector]]:
+        """How long ago, by its stamp, each twist was executed that came since the last call, and which, the oldest first."""
+        ...
 
     def tell(self, text: str) -> None: ...

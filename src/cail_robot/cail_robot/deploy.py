@@ -67,6 +67,7 @@ def register(commands: Any) -> None:
     switch("--dry-run", "everything but motion: show what would be commanded")
     switch("--without-guard", "run a policy that has no out-of-distribution guard, or without it")
     switch("--other-robot", "run a policy on another robot than it was trained on")
+    switch("--beyond-stress", "run a policy slower, later or with a worse tracker than its card was shown to hold")
     switch("--check", "hold the card against task and arm, start nothing")
     p.add_argument("--viewer", choices=("true", "false"), default="false", help="show the simulator's window (default: false)")
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="of the simulator's scenes (default: 0)")
@@ -179,6 +180,7 @@ def _prepare(args: argparse.Namespace, robot: str, limits: Limits) -> Deployment
     return prepare(
         args.policy, limits, robot=robot, task=args.task, rate=args.rate, max_speed=args.max_speed,
         without_guard=args.without_guard == "true", other_robot=args.other_robot == "true",
+        beyond_stress=args.beyond_stress == "true",
     )  # fmt: skip
 
 

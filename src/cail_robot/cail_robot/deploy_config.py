@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from cail_core.errors import BadInput, listed
 from cail_core.guard import Guard
 from cail_core.policy import load_policy
 from cail_core.recording.frames import ActingView, RecordableTask, recordable
+from cail_core.stress.played import stressable
 from cail_core.tasks import Demonstrator, TaskSpec
-from cail_core.tasks.base import Array, Policy
+from cail_core.tasks.base import Array, Policy, Task
+from cail_robot.deploy_stress import WAY_OUT, asked_beyond
 from cail_robot.limits import Limits
 from cail_robot.slower import Slower
 
@@ -45,6 +48,13 @@ class DeployConfig:
     home_within_m: float = setting(0.07, "an arm this close to the start stays where it is, m", low=0.01, high=1.0)
 
 
+def stale(ages: Mapping[str, float], config: DeployConfig) -> list[str]:
+    """Which inputs are too old to act on, and how old."""
+    limit = dict.fromkeys(("ee_pose", "twist_executed", "gripper_state"), config.arm_max_age_s)
+    return [f"{name} {'was never heard' if math.isinf(age) else f'is {age:.2f} s old'}" for name, age in ages.items()
+            if age > limit.get(name, config.things_max_age_s)]
+
+
 @dataclass(frozen=True)
 class Deployment:
     """A policy that fits its arm, and how it is run there."""
@@ -66,6 +76,10 @@ class Deployment:
     """Scripted people who give one episode each, in turn, in the place of a policy."""
     seed: int = 0
     trained_limits: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[str, float] = field(default_factory=dict)
+    """How far conditions may go, as its card was shown (`cail stress`); empty where that is not known."""
+    beyond_stress: bool = False
+    """It is run whatever its card holds."""
 
     def player(self, episode: int) -> tuple[str, Policy]:
         """Who commands an episode, and what they do."""
@@ -113,6 +127,7 @@ def prepare(
     max_speed: float = 0.0,
     without_guard: bool = False,
     other_robot: bool = False,
+    beyond_stress: bool = False,
 ) -> Deployment:
     """Hold the policy's card against the task, the arm and what was asked for; every mismatch is in one BadInput.
 
@@ -164,6 +179,15 @@ def prepare(
         notes.append(
             f"the arm accelerates by at most {limits.max_linear_acceleration:g} m/s², in training by {trained_acceleration:g}"
         )
+    held = card.stress.get("holds", {})
+    if trained and speed > 0:
+        # A slower arm keeps the path with less acceleration, by the square of its share (`slower`).
+        share = speed / trained
+        ratio = limits.max_linear_acceleration / (share**2 * trained_acceleration) if trained_acceleration else math.inf
+        beyond = asked_beyond(held, share, (rate or card.fps) / card.fps, ratio)
+        notes += [f"beyond what its card holds: {text}" for text in beyond] if beyond_stress else []
+        faults += [] if beyond_stress else [f"{text}; {WAY_OUT}" for text in beyond]
+    notes += _stress_notes(card.stress, found, folder)
     guard = policy.guard
     if without_guard:
         notes.append("runs without its out-of-distribution guard")
@@ -175,7 +199,17 @@ def prepare(
     if faults:
         raise BadInput(listed(f"{folder} does not fit and nothing was started", faults))
     return Deployment(found, policy, guard, _name(folder), robot, rate or card.fps, speed, trained or 1.0, limits, tuple(notes),
-                      trained_limits=card.limits)
+                      trained_limits=card.limits, held=held, beyond_stress=beyond_stress)
+
+
+def _stress_notes(stress: Mapping[str, Any], task: Task, folder: Path) -> list[str]:
+    """What a person should know of a card that says too little, or nothing good."""
+    if not stress:
+        return [f"its card does not say what it holds under delay, noise and other speeds: `cail stress --policy {folder}`"
+                ] if stressable(task) else []
+    if not stress["holds"]:
+        return [f"its card: {'; '.join(stress['sentences'])}"]
+    return [f"its card: {text}" for text in stress["sentences"] if text.startswith("steers by")]
 
 
 def scripted(mix: str, limits: Limits, *, robot: str, task: str, episodes: int, seed: int) -> Deployment:

@@ -24,7 +24,7 @@ def screen(session: Session, width: int, height: int) -> list[str]:
     gripper = "" if report.gripper is None else f"gripper {100 * report.gripper:.0f}% open"
     title = f"cail deploy  {deployment.name}  {deployment.task.spec.name} on {deployment.robot}, {deployment.rate} Hz, " \
             f"{deployment.max_speed:g} m/s{'  DRY RUN' if session.dry_run else ''}"  # fmt: skip
-    said = (*deployment.notes, session.parts.trouble, session.message)
+    said = (*deployment.notes, session.warning, session.parts.trouble, session.message)
     words = [part for text in said if text for part in textwrap.wrap(text, max(20, width - 2))[:4]]
     commands = session.phase in (Phase.POLICY, Phase.OPERATOR)
     lines = [
@@ -37,6 +37,7 @@ def screen(session: Session, width: int, height: int) -> list[str]:
         (bold if commands else dim)(fit(f"command   {who(session)}", width)),
         fit(f"twist     {twist(session)}", width),
         fit(f"guard     {guard(session)}", width),
+        fit(f"measured  {session.measured.short()}", width),
         "",
         fit(f"episode   {episode(session)}", width),
         fit(f"so far    {session.tally.short()}", width),
@@ -52,7 +53,7 @@ def line(session: Session) -> str:
     """What has changed, where there is no screen."""
     if session.dry_run and session.phase is Phase.POLICY:
         return f"would command {twist(session)} | {guard(session)} | {session.message}"
-    said = "".join(f" | {text}" for text in (session.message, session.parts.trouble) if text)
+    said = "".join(f" | {text}" for text in (session.message, session.warning, session.parts.trouble) if text)
     return f"{session.phase.value} | {len(session.tally.episodes) + (session.phase in OPEN)} of {session.episodes}{said}"
 
 

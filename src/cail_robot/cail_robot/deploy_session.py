@@ -17,27 +17,14 @@ from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
 from cail_core.recording.moments import Moment, Vector
 from cail_robot.arm_link import PolicyLink
-from cail_robot.deploy_config import DeployConfig, Deployment
+from cail_robot.deploy_config import DeployConfig, Deployment, stale
 from cail_robot.deploy_home import WayHome
 from cail_robot.deploy_phase import OPEN, Phase
 from cail_robot.deploy_recording import Parts
+from cail_robot.deploy_stress import WAY_OUT, Measuring
 from cail_robot.deploy_tally import Played, Tally, outcome_of_stop
 from cail_robot.recorder import Recorder
-from cail_robot.teleop import (
-    FAILURE,
-    GRIP,
-    NOWHERE,
-    QUIT,
-    RECOVER,
-    REDO,
-    RESET,
-    START,
-    STOP,
-    SUCCESS,
-    Input,
-    Steering,
-    Wish,
-)
+from cail_robot.teleop import FAILURE, GRIP, NOWHERE, QUIT, RECOVER, REDO, RESET, START, STOP, SUCCESS, Input, Steering, Wish
 
 GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
@@ -52,32 +39,22 @@ HEARD_WITHIN_S = 1.0
 class Session:
     """Call `step` until `phase` is DONE; each takes at most a decision's time."""
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        config: DeployConfig,
-        link: PolicyLink,
-        source: Input,
-        steering: Steering,
-        *,
-        episodes: int,
-        operator: str,
-        attended: bool,
-        simulated: bool,
-        recorder: Recorder | None = None,
-        dry_run: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, deployment: Deployment, config: DeployConfig, link: PolicyLink, source: Input, steering: Steering, *,
+                 episodes: int, operator: str, attended: bool, simulated: bool, recorder: Recorder | None = None,
+                 dry_run: bool = False, clock: Callable[[], float] = time.monotonic) -> None:
         """`attended`: somebody is at the input. `simulated`: episodes begin by themselves, no person is near the arm."""
         self.deployment, self.config, self.episodes, self.dry_run = deployment, config, episodes, dry_run
         self.link, self._input, self._steering, self._clock = link, source, steering, clock
         self._attended, self._simulated, self._operator = attended, simulated, operator
         self.parts = Parts(recorder)
-        self.tally = Tally()
+        self.measured = Measuring(deployment.held, 1.0 / deployment.task.spec.fps)
+        self.tally = Tally(measured=self.measured)
         self.phase = Phase.WAITING
         self.message = ""
         self.fault = ""
         """Why the deployment ended before it was done."""
+        self.warning = ""
+        """What was measured beyond what the policy's card holds."""
         self.twist: Vector = NOWHERE
         """What was last commanded, or in a dry run would have been."""
         self.distance = 0.0
@@ -198,9 +175,7 @@ class Session:
 
     def _look(self, now: float) -> None:
         ages = self.link.ages()
-        limit = dict.fromkeys(("ee_pose", "twist_executed", "gripper_state"), self.config.arm_max_age_s)
-        old = {name: age for name, age in ages.items() if age > limit.get(name, self.config.things_max_age_s)}
-        self._stale = [f"{name} {_old(age)}" for name, age in old.items()]
+        self._stale = stale(ages, self.config)
         if min(ages["ee_pose"], ages["twist_executed"]) < HEARD_WITHIN_S:
             self._heard = now
         elif now - self._heard > self.config.lost_after_s and self.phase is not Phase.WAITING:
@@ -208,6 +183,7 @@ class Session:
                              " watchdog brings the arm to rest without commands")  # fmt: skip
         self.parts.check()
         self._moment = None if self._stale else self.link.look(self._gripper)
+        self._measure(now, ages)
         if self.phase not in OPEN:
             return None
         outcome = None
@@ -221,6 +197,24 @@ class Session:
             self._finish(outcome)
         elif self.phase is Phase.POLICY and now - self._limit_from > self.deployment.time_limit_s:
             self._finish("timeout")
+        return None
+
+    def _measure(self, now: float, ages: dict[str, float]) -> None:
+        """At rest what is seen; in motion how late. At a real arm what its card does not hold stops the policy."""
+        known = self.measured.enough
+        late = [self.measured.executed(now - age, twist) for age, twist in self.link.executed()]
+        rests = self.dry_run or (self.phase is Phase.SETTLING and now - self._since >= self.config.settle_s)
+        if not known and self._moment is not None and rests:
+            self.measured.at_rest(now, ages, self._moment.things)
+        if not (any(late) or self.measured.enough > known) or not (beyond := self.measured.beyond()):
+            return None
+        text, warned = f"beyond what its card holds: {'; '.join(beyond)}", bool(self.warning)
+        goes_on = self._simulated or self.dry_run or self.deployment.beyond_stress or warned
+        if not goes_on and self.phase is not Phase.POLICY:
+            return self._end(f"not started, {text}; {WAY_OUT}")
+        self.warning = text
+        if not goes_on:
+            self._stop(text, INTERRUPTED)
         return None
 
     def _answer(self) -> None:
@@ -270,6 +264,7 @@ class Session:
         self.twist = twist
         x, y, z, a, b, c = twist
         self.link.move((x, y, z, a, b, c))
+        self.measured.commanded(self._clock(), twist if self.phase is Phase.POLICY else NOWHERE)
 
     def _grip(self, opening: float) -> None:
         self._gripper = opening
@@ -403,6 +398,9 @@ class Session:
     def _settle(self, now: float) -> None:
         if now - self._since < self.config.settle_s or self.parts.busy:
             return
+        if self._moment is not None and not self.measured.enough:
+            self.message = "measuring the arm and its tracker at rest"
+            return
         if not self.parts.open:
             if now - self._since > START_PATIENCE_S:
                 self._end(self.parts.trouble)
@@ -449,7 +447,3 @@ class Session:
         self._move(NOWHERE)
         self.parts.close()
         self._input.close()
-
-
-def _old(age: float) -> str:
-    return "was never heard" if math.isinf(age) else f"is {age:.2f} s old"

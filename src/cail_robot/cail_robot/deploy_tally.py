@@ -8,6 +8,7 @@ import numpy as np
 
 from cail_core.demos.episode import INTERRUPTED
 from cail_core.evaluation import Evaluation
+from cail_robot.deploy_stress import Measuring
 
 ENDS = ("success", "dropped", "collided", "timeout", "failure", INTERRUPTED)
 WORDS = {"timeout": "timed out", "failure": "other failures"}
@@ -45,6 +46,8 @@ class Tally:
     slowed: int = 0
     discarded: int = 0
     unrecorded: int = 0
+    measured: Measuring | None = None
+    """Of the arm and its tracker."""
 
     def count(self, outcome: str) -> int:
         return sum(one.outcome == outcome and not one.takeovers for one in self.episodes)
@@ -79,5 +82,6 @@ class Tally:
         rows.append(("arm held", f"{self.holds} times"))
         rows += [("discarded", str(self.discarded))] if self.discarded else []
         rows += [("not recorded", str(self.unrecorded))] if self.unrecorded else []
+        rows += self.measured.rows() if self.measured else []
         width = max(len(name) for name, _ in rows)
         return [f"{name:<{width}}  {text}" for name, text in rows]

@@ -35,6 +35,7 @@ class PolicyNode(TeleopNode):
         self.needs = (*ARM_TOPICS, *things)
         self._newest: dict[str, tuple[Vector, float, float]] = {}  # topic -> numbers, its stamp, when it came (monotonic)
         self._executed: list[Vector] = []
+        self._stamped: list[tuple[float, Vector]] = []
         self._values: dict[str, str] = {}
         self._events = self.create_publisher(String, "episode_event", STATE_QOS) if commands else None
         self.subscribe("twist_executed", TwistStamped, _QOS)
@@ -52,6 +53,7 @@ class PolicyNode(TeleopNode):
             self._newest[name] = read[-1].values, read[-1].stamp_ns * 1e-9, time.monotonic()
             if name == "twist_executed":
                 self._executed = [*self._executed, *(one.values for one in read)][-100:]
+                self._stamped = [*self._stamped, *((one.stamp_ns * 1e-9, one.values) for one in read)][-100:]
 
     def hear_status(self, message: Any) -> None:
         super().hear_status(message)
@@ -92,6 +94,12 @@ class PolicyNode(TeleopNode):
         pose, stamp, _ = newest["ee_pose"]
         things = {name: newest[name][0] for name in self.needs if name not in ARM_TOPICS}
         return Moment(round(stamp * 1e9), 0, mean, STILL, pose, STILL, (), newest["gripper_state"][0][0], gripper_cmd, things)
+
+    def executed(self) -> list[tuple[float, Vector]]:
+        self.listen()
+        stamped, self._stamped = self._stamped, []
+        wall = self.get_clock().now().nanoseconds * 1e-9
+        return [(wall - stamp, twist) for stamp, twist in stamped]
 
     def tell(self, text: str) -> None:
         """Say on `episode_event`, and so in the bag, who commands."""

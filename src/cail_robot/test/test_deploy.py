@@ -141,6 +141,9 @@ class Arm:
         things = {"target_pose": (*self.target.tolist(), 0.0, 0.0, 0.0, 1.0)}
         return Moment(round(self.now * 1e9), 0, self.twist, NOWHERE, pose, NOWHERE, (), 1.0, gripper_cmd, things)
 
+    def executed(self) -> list[tuple[float, Any]]:
+        return [(0.0, self.twist)]
+
     def tell(self, text: str) -> None:
         self.told.append(text)
 

@@ -95,6 +95,10 @@ def test_an_episode_on_the_simulator_ends_in_the_dataset_and_the_table() -> None
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
         assert "timed out" in done.stdout
+        measured = [line.split() for line in done.stdout.splitlines()[-5:]]
+        assert [words[0] for words in measured if words[0] in ("delay", "tracker")] == ["delay", "tracker", "tracker"]
+        assert " ms to see, " in done.stdout
+        assert "its card does not say what it holds under delay, noise and other speeds: `cail stress --policy" in done.stderr
         (row,) = DemoDataset(root).rows
         assert (row.demonstrator, row.outcome) == ("policy p", "timeout")
         assert row.length > 100

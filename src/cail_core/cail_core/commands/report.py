@@ -21,6 +21,8 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--episodes", type=whole_number, default=EPISODES, metavar="N",
                         help=f"fresh episodes for each policy, 0 for none (default: {EPISODES}); kept in the run folder")
     parser.add_argument("--seed", type=whole_number, default=0, metavar="S", help="which fresh episodes (default: 0)")
+    parser.add_argument("--no-stress", action="store_true",
+                        help="do not play the short form of `cail stress` where the policy's card does not have it yet")
     parser.set_defaults(run=run)
 
 
@@ -28,5 +30,6 @@ def run(args: argparse.Namespace) -> int:
     out = args.out or (args.runs[0] / REPORT if len(args.runs) == 1 else Path(REPORT))
     if args.out is None and len(args.runs) == 1 and not args.runs[0].is_dir():
         out = Path(REPORT)  # so that the run, and not its report, is what is said to be missing
-    print(f"report: {write_report(args.runs, out, demos=args.demos, episodes=args.episodes, seed=args.seed)}")
+    written = write_report(args.runs, out, demos=args.demos, episodes=args.episodes, seed=args.seed, stress=not args.no_stress)
+    print(f"report: {written}")
     return 0

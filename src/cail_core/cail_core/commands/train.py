@@ -19,6 +19,8 @@ def register(subparsers: Any) -> None:
         description="Fill the run folder RUN; a run that is there already goes on after its last checkpoint.",
         epilog=f"methods: {', '.join(METHODS)}; docs/algorithms.md describes them")
     add_arguments(parser)
+    parser.add_argument("--no-stress", action="store_true",
+                        help="do not play the short form of `cail stress` at the end, where the task has it")
     parser.set_defaults(run=run)
 
 
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
 
     train_as_asked(args, show=True)
     print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
-    report_after_training(args.out, args.demos)
+    report_after_training(args.out, args.demos, stress=not args.no_stress)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,9 @@ from cail_core.report.material import RunFolder, read_runs
 from cail_core.report.motion import Motion, motion_of
 from cail_core.report.played import Played, play_for
 from cail_core.report.trust import Segment, pairs_in_order, per_episode, rank_correlation, segments
+from cail_core.stress.card import short_form
+from cail_core.stress.findings import results_of
+from cail_core.stress.played import Result, stressable
 from cail_core.tasks import TaskSpec, get_task
 
 Floats = NDArray[np.float64]
@@ -55,6 +59,10 @@ class Findings:
     most: list[Segment] = field(default_factory=list)
     least: list[Segment] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    stress: list[Result] = field(default_factory=list)
+    """What the subject's card tells of other conditions."""
+    unstressed: str = ""
+    """The command that finds it out, where it could be known and is not."""
 
     @property
     def subject(self) -> RunFolder:
@@ -84,8 +92,8 @@ class Findings:
         return max(known, key=lambda one: one[1]) if known else None
 
 
-def gather(folders: Sequence[Path], demos: Path | None, episodes: int, seed: int) -> Findings:
-    """Read the runs, play what has not been played yet, and work everything out."""
+def gather(folders: Sequence[Path], demos: Path | None, episodes: int, seed: int, *, stress: bool = True) -> Findings:
+    """Read the runs, play what has not been played yet, and work everything out. `stress`: the short form of it too."""
     runs = read_runs(folders, demos)
     found = Findings(runs, missing=[text for run in runs for text in run.missing])
     found.dataset = next((run.dataset for run in runs if run.dataset is not None), None)
@@ -93,6 +101,7 @@ def gather(folders: Sequence[Path], demos: Path | None, episodes: int, seed: int
     if found.trusting is not None:
         found.dataset = found.trusting.dataset
     _play(found, episodes, seed)
+    _stress(found, played=stress and episodes > 0)
     if found.dataset is not None and found.dataset.episodes:
         _look_at_demonstrations(found, found.dataset)
     ranked = (found.trusting or found.subject).ranked
@@ -120,6 +129,23 @@ def _play(found: Findings, episodes: int, seed: int) -> None:
             found.references |= {name: one for name, one in played.items() if first}
     except CailError as fault:
         found.missing.append(f"the policies could not be evaluated here: {fault}")
+
+
+def _stress(found: Findings, *, played: bool) -> None:
+    """What the first run's policy holds, played now where its card does not tell. As with episodes, it costs no report."""
+    run = found.subject
+    if run.policy is None:
+        return
+    try:
+        task = get_task(run.task)
+        if played and stressable(task) and not run.policy.faults(task.spec):
+            run.policy = short_form(run.folder / "policy", run.policy, task)
+        if stressable(task) and not run.policy.card.stress:
+            found.unstressed = f"cail stress --policy {shlex.quote(str(run.folder / 'policy'))}"
+    except (CailError, OSError) as fault:
+        found.missing.append(f"how the policy does under other conditions could not be played here: {fault}")
+    if run.policy.card.stress:
+        found.stress = results_of(run.policy.card.stress)
 
 
 def _look_at_demonstrations(found: Findings, dataset: DemoDataset) -> None:

@@ -15,6 +15,7 @@ from cail_core.report.findings import Findings
 from cail_core.report.plots import COLOURS
 from cail_core.report.sections import curves, ranking, results, safety, section, stretches, trust
 from cail_core.report.svg import number
+from cail_core.report.transfer import transfer
 
 LARGEST_VIDEO = 12_000_000
 """Bytes; a page with more than this inside opens slowly, so that larger files are named instead."""
@@ -22,8 +23,8 @@ LARGEST_VIDEO = 12_000_000
 
 def page(found: Findings) -> str:
     """The whole HTML text."""
-    sections = [_head(found), results(found), trust(found), stretches(found), ranking(found), curves(found), safety(found),
-                _video(found), _next(found), _details(found)]
+    sections = [_head(found), results(found), trust(found), stretches(found), ranking(found), curves(found), transfer(found),
+                safety(found), _video(found), _next(found), _details(found)]
     title = words.headline(found)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 
 from cail_core.report.findings import Findings
 from cail_core.report.svg import number
+from cail_core.stress.findings import sentences
 
 LISTED = 8
 """Episodes that are named one by one."""
@@ -28,7 +29,8 @@ def headline(found: Findings) -> str:
 
 def summary(found: Findings) -> list[str]:
     """Paragraphs, the most important first."""
-    said = [_result(found), _others(found), " ".join(filter(None, (_trust(found), _ranking(found), _another_way(found))))]
+    trusted = " ".join(filter(None, (_trust(found), _ranking(found), _another_way(found))))
+    said = [_result(found), _others(found), _transfer(found), trusted]
     return [text for text in said if text]
 
 
@@ -69,6 +71,13 @@ def _others(found: Findings) -> str:
         success = f"{percent(played.evaluation.success_rate)} success, " if found.has_success else ""
         parts.append(f"{name} {success}return {number(played.evaluation.mean)}")
     return f"For comparison: {'; '.join(parts)}." if parts else ""
+
+
+def _transfer(found: Findings) -> str:
+    """What makes it fail, or that nothing did."""
+    if not found.stress:
+        return ""
+    return "When the arm differs from the simulator, it " + "; it ".join(sentences(found.stress)[1:]) + "."
 
 
 def _trust(found: Findings) -> str:
@@ -133,6 +142,9 @@ def next_steps(found: Findings) -> list[tuple[str, str]]:
     if result is not None and not weak:
         made.append(("Prove it on more episodes and on another seed before you rely on it.",
                      f"cail eval --policy {folder}/policy --episodes 500 --seed 1"))
+    if found.stress and run.policy is not None and not run.policy.card.stress["moved"]:
+        made.append(("Find out how far each condition may go and what it steers by, before an arm moves.",
+                     f"cail stress --policy {folder}/policy"))
     if run.policy is not None and run.method != "bc" and len(found.runs) == 1:
         made.append(("Compare with cloning all demonstrations alike.",
                      f"cail train --task {run.task} --demos {demos} --method bc --out {folder}-bc\n"
