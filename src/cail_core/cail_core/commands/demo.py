@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from cail_core.cli import whole_number
-from cail_core.errors import CailError
+from cail_core.errors import CailError, how_to_add
 from cail_core.progress import console, table
 
 METHOD, PLAIN = "cail-hybrid", "bc"
@@ -35,6 +35,8 @@ def _run(args: argparse.Namespace) -> None:
     from cail_core.report.make import REPORT
 
     task = args.task or _default_task()
+    if args.task is None and task == "pointmass":
+        print(f"the simulated Panda needs PyBullet, which is not here, so a point mass instead; {how_to_add('sim')}")
     out: Path = args.out or Path("demo" if args.task is None else f"demo-{task}")
     demos, seed = out / "demonstrations", str(args.seed)
     say = console().print
