@@ -16,7 +16,7 @@ endif
 # A stamp is named after what it was installed from, so a change of content installs again and a change of date does not.
 INPUTS := pyproject.toml hatch_build.py constraints.txt requirements-pybullet.txt $(wildcard src/*/setup.py src/*/package.xml launch/*.py config/*.yaml)
 MADE_WITH := $(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sys.base_prefix)' 2>/dev/null) in $(CURDIR)
-INSTALLED_FROM := $(shell { echo "$(MADE_WITH)"; cksum $(INPUTS); } | cksum | cut -d' ' -f1)
+INSTALLED_FROM := $(shell { echo "$(MADE_WITH) $(EXTRAS)"; cksum $(INPUTS); } | cksum | cut -d' ' -f1)
 DEMO_READY := $(VENV)/demo-$(INSTALLED_FROM)
 TEST_READY := $(VENV)/test-$(INSTALLED_FROM)
 ALL_READY := $(VENV)/all-$(INSTALLED_FROM)
@@ -43,7 +43,7 @@ lint: $(TEST_READY)  ## ruff on everything, mypy --strict on the packages
 	$(VENV)/bin/python -m mypy
 
 clean:  ## remove .venv and everything that was built
-	rm -rf $(VENV) build install log dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-* build install log dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests launch -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(DEMO_READY): EXTRAS := sim
@@ -55,7 +55,7 @@ $(DEMO_READY) $(ALL_READY) $(TEST_READY): | python-is-new-enough
 	@rm -f $(VENV)/demo-* $(VENV)/all-* $(VENV)/test-*
 	@echo "Installing cail[$(EXTRAS)] and what it needs into $(VENV): minutes the first time, see $(VENV)/pip.log"
 	@{ { $(PYBULLET) && $(TORCH) && $(PIP_INSTALL) -e '.[$(EXTRAS)]'; } 2>&1; echo "pip ended with $$?"; } | tee $(VENV)/pip.log | awk '$(SHOW_PIP)'
-	@touch $@ $(DEMO_READY)
+	@touch $@ $(if $(WITH_SIM),$(DEMO_READY))
 
 .PHONY: python-is-new-enough
 python-is-new-enough:
@@ -78,7 +78,8 @@ PIP_INSTALL = PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.tx
   $(VENV)/bin/python -m pip install --no-input --disable-pip-version-check --progress-bar off
 
 # pip checks hashes only where every package of a command has one, so this one package is a command of its own.
-PYBULLET = $(if $(findstring sim,$(EXTRAS))$(findstring all,$(EXTRAS)),$(VENV)/bin/python -m pip install --no-input \
+WITH_SIM = $(findstring sim,$(EXTRAS))$(findstring all,$(EXTRAS))
+PYBULLET = $(if $(WITH_SIM),$(VENV)/bin/python -m pip install --no-input \
   --disable-pip-version-check --progress-bar off --require-hashes --no-deps -r requirements-pybullet.txt,:)
 TORCH = $(if $(TORCH_INDEX),{ $(PIP_INSTALL) --no-deps --retries 0 --timeout 15 --index-url $(TORCH_INDEX) torch || \
   echo "torch without CUDA is not to be had from $(TORCH_INDEX) for this Python: pip takes the one of its own index"; },:)

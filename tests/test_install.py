@@ -95,4 +95,7 @@ def test_torch_comes_without_cuda_unless_there_is_a_gpu(tmp_path: Path, monkeypa
 
 def test_pybullet_is_left_out_where_the_simulator_is() -> None:
     assert PINNED.name in make("install", "EXTRAS=sim,ur")
-    assert PINNED.name not in make("install", "EXTRAS=ros,ur")
+    without = make("install", "EXTRAS=ros,ur")
+    assert PINNED.name not in without
+    assert not re.search(r"touch .*demo-", without)  # the demo would find no simulator
+    assert re.search(r"touch .*demo-", make("install"))
