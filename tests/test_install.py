@@ -99,3 +99,10 @@ def test_pybullet_is_left_out_where_the_simulator_is() -> None:
     assert PINNED.name not in without
     assert not re.search(r"touch .*demo-", without)  # the demo would find no simulator
     assert re.search(r"touch .*demo-", make("install"))
+
+
+def test_sizes_measures_extras_that_there_are() -> None:
+    asked = subprocess.run([sys.executable, ROOT / ".ci" / "sizes", "ros", "nothing"], capture_output=True, text=True)
+    assert asked.returncode == 2
+    assert asked.stderr == ("expected extras of ros, ur, sim, mujoco, bench, ray, tune, dev, all, given nothing; "
+                            ".ci/sizes alone measures all\n")
