@@ -48,12 +48,13 @@ def test_how_many_are_drawn_at_once_decides_and_not_who_judges(demos: Demonstrat
     pytest.importorskip("optuna")
     asked: list[int] = []
 
-    def somewhere_else(judge: Judge, settings: Sequence[dict[str, float]]) -> list[float]:
-        asked.append(len(settings))
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as elsewhere:
-            return list(elsewhere.map(judge, settings))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
 
-    assert tune(demos, quick(), 3, 0, STEPS, at_once=2, judges=somewhere_else) == tune(demos, quick(), 3, 0, STEPS, at_once=2)
+        def elsewhere(judge: Judge, settings: Sequence[dict[str, float]]) -> list[float]:
+            asked.append(len(settings))
+            return list(pool.map(judge, settings))
+
+        assert tune(demos, quick(), 3, 0, STEPS, at_once=2, judges=elsewhere) == tune(demos, quick(), 3, 0, STEPS, at_once=2)
     assert asked == [1, 2, 1]  # as given, then three trials
     with pytest.raises(BadInput, match="at least 1 trial at once, given 0"):
         tune(demos, quick(), 3, 0, STEPS, at_once=0)
