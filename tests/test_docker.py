@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCKER = ROOT / "docker"
 IMAGES = ("Dockerfile", "Dockerfile.ros")
 OURS = "cail"
+EXTRAS = {"ros", "ur", "sim", "mujoco", "bench", "ray", "tune"}
 
 
 def instructions(name: str) -> list[tuple[str, str]]:
@@ -33,9 +34,9 @@ def of(name: str, instruction: str) -> list[str]:
     return [rest for word, rest in instructions(name) if word == instruction]
 
 
-def dry_run(target: str) -> str:
-    """What make would do for a target in a tree where nothing is installed."""
-    command = ["make", "--no-print-directory", "-n", f"VENV={ROOT}/none", target]
+def dry_run(*words: str) -> str:
+    """What make would do in a tree where nothing is installed."""
+    command = ["make", "--no-print-directory", "-n", f"VENV={ROOT}/none", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout
 
@@ -56,17 +57,32 @@ def test_images_run_as_a_user_and_name_their_base(name: str) -> None:
 
 
 def test_the_image_installs_with_the_recipe_that_the_tests_were_installed_with() -> None:
-    """`make test` ran that recipe to make the environment of this very test; `dev` is all that it adds."""
-    installs = [run for run in of("Dockerfile", "RUN") if "pip" in run or "make" in run.split()]
-    assert [run.split()[-2:] for run in installs] == [["make", "install"]]
-    for_image, for_tests = (dry_run(target).replace("/test-", "/all-") for target in ("install", "test"))
+    """`make test` ran that recipe to make the environment of this very test, with more extras."""
+    (recipe,) = (run for run in of("Dockerfile", "RUN") if "pip" in run or "make" in run.split())
+    assert 'make install EXTRAS="$EXTRAS"' in recipe
+    (extras,) = (rest.removeprefix("EXTRAS=") for rest in of("Dockerfile", "ARG") if rest.startswith("EXTRAS="))
+    assert set(extras.split(",")) < EXTRAS
+    for_image, for_tests = (re.sub(r"/(test|all|demo)-\d+", "/ready", dry_run(*words)).replace("[all,dev]", f"[{extras}]")
+                            for words in (("install", f"EXTRAS={extras}"), ("test",)))
     assert "pip install" in for_image
-    assert for_tests.replace("[all,dev]", "[all]").startswith(for_image)
+    assert for_tests.startswith(for_image)
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_have_torch_without_cuda_unless_asked(name: str) -> None:
+    assert "TORCH_INDEX=https://download.pytorch.org/whl/cpu" in of(name, "ARG")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "https://download.pytorch.org/whl/cpu" in makefile
+
+
+def test_the_ros_image_has_pybullet_by_its_hash() -> None:
+    (recipe,) = (run for run in of("Dockerfile.ros", "RUN") if "pip install" in run)
+    assert "--require-hashes --no-deps -r src/cail/requirements-pybullet.txt" in recipe
 
 
 def test_the_ros_image_installs_every_dependency_that_rosdep_does_not_know() -> None:
     (pip,) = (run for run in of("Dockerfile.ros", "RUN") if "pip install" in run)
-    words = set(shlex.split(pip.split("pip install")[1]))
+    words = set(shlex.split(pip.split("pip install")[-1]))
     needed = {re.match(r"[\w-]+", text)[0].lower() for text in requires("cail") or [] if "extra ==" not in text}  # type: ignore[index]
     assert len(needed) >= 10
     assert needed <= words

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Sequence
 
 MOST_SHOWN = 50
+WHEELS_END = {"sim": ("PyBullet", (3, 13)), "ur": ("ur-rtde", (3, 12)), "ray": ("Ray", (3, 13))}
+"""What an extra brings, and the last Python with a ready-built wheel of it, as in pyproject.toml."""
 
 
 class CailError(Exception):
@@ -42,5 +46,12 @@ def listed(what: str, faults: Sequence[str]) -> str:
 
 
 def how_to_add(extra: str) -> str:
-    """The command that installs an extra of this distribution."""
+    """The command that installs an extra of this distribution; where there is nothing to install, why, and the way out."""
+    what, last = WHEELS_END.get(extra, ("", (9, 9)))
+    if extra == "sim" and (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        last = (3, 11)  # PyBullet's own wheels
+    if sys.version_info[:2] > last:
+        newest = ".".join(map(str, last))
+        return (f"{what} has no ready-built wheel for Python {platform.python_version()}, the last is {newest}: "
+                f"make install PYTHON=python{newest}")
     return f"in cail's source folder: pip install -c constraints.txt -e '.[{extra}]'"

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Any
 
-VERSIONS = ("cail", "numpy", "torch", "pyarrow", "gymnasium", "mujoco", "pybullet", "ros-jazzy-rclpy", "ur-rtde")
+from cail_core.errors import how_to_add
+
+VERSIONS = ("cail", "numpy", "torch", "pyarrow", "gymnasium", "mujoco", "pybullet", "pybullet-arm64", "ros-jazzy-rclpy",
+            "ur-rtde")
+PYBULLETS = ("pybullet", "pybullet-arm64")
+"""Two packages with the same module: PyBullet itself, and its build for Pythons that have no wheel of it."""
 
 
 def cores() -> int:
@@ -34,6 +39,15 @@ def installed(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+def two_pybullets() -> str:
+    """What to say where both packages lie in one folder, each with some of its files overwritten by the other; else nothing."""
+    folders = [distribution(name).locate_file("") for name in PYBULLETS if installed(name)]
+    if len(folders) < 2 or Path(str(folders[0])).resolve() != Path(str(folders[1])).resolve():
+        return ""
+    return (f"expected one PyBullet, found {' and '.join(PYBULLETS)}, which overwrite each other: "
+            f"pip uninstall -y {' '.join(PYBULLETS)}, then {how_to_add('sim')}")
 
 
 def _cpu_ticks() -> tuple[int, int]:

@@ -11,7 +11,6 @@ import json
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from cail_core import durable
+from cail_core import durable, machine
 from cail_core.errors import BadInput, listed
 from cail_core.guard import Guard, read_guard
 from cail_core.tasks.base import Array, Demonstrator, Gate, Policy, TaskSpec
@@ -288,13 +287,8 @@ def network_of(actor: TanhGaussianActor) -> Network:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in ("cail", "numpy", "torch", "safetensors", "mujoco", "pybullet"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
+    packages = ("cail", "numpy", "torch", "safetensors", "mujoco", *machine.PYBULLETS)
+    return {"python": platform.python_version(), **{name: found for name in packages if (found := machine.installed(name))}}
 
 
 def _read_card(path: Path) -> PolicyCard:

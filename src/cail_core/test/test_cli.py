@@ -293,13 +293,6 @@ def test_a_folder_without_permission_is_said(collected: Path, tmp_path: Path) ->
     assert "no permission" in done.stderr
 
 
-def test_doctor_names_what_is_there_and_how_to_add_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["doctor", "--no-speed"]) == 0
-    said = capsys.readouterr().out
-    for part in ("numpy", "pyarrow", "cores", "ros-jazzy-rclpy"):
-        assert part in said
-
-
 def test_the_benchmark_leaves_its_figures_with_what_made_them(tmp_path: Path) -> None:
     assert main(["bench", "dataset", "--budget", "smoke", "--out", str(tmp_path / "results")]) == 0
     header, row = (tmp_path / "results/dataset.csv").read_text().splitlines()

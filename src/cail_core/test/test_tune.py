@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +14,11 @@ import torch
 from line import STEPS, demonstrations
 
 from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.cli import main
 from cail_core.config import load_config
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
-from cail_core.training.tune import tune, write_config
+from cail_core.training.tune import Judge, here, tune, write_config
 
 torch.set_num_threads(1)
 
@@ -38,6 +42,41 @@ def test_tuning_never_ends_below_where_it_began_and_repeats(demos: Demonstration
     assert found.after > found.before
     assert found.config.beta.alpha > 1e-4
     assert tune(demos, spoilt, 4, 0, STEPS) == found
+
+
+def test_how_many_are_drawn_at_once_decides_and_not_who_judges(demos: Demonstrations) -> None:
+    pytest.importorskip("optuna")
+    asked: list[int] = []
+
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+
+        def elsewhere(judge: Judge, settings: Sequence[dict[str, float]]) -> list[float]:
+            asked.append(len(settings))
+            return list(pool.map(judge, settings))
+
+        assert tune(demos, quick(), 3, 0, STEPS, at_once=2, judges=elsewhere) == tune(demos, quick(), 3, 0, STEPS, at_once=2)
+    assert asked == [1, 2, 1]  # as given, then three trials
+    with pytest.raises(BadInput, match="at least 1 trial at once, given 0"):
+        tune(demos, quick(), 3, 0, STEPS, at_once=0)
+
+
+def test_ray_judges_as_this_process_does(demos: Demonstrations) -> None:
+    pytest.importorskip("ray")
+    from cail_core.benchmarks.engines import RayEngine
+
+    judge = Judge(demos, quick(), 0, STEPS)
+    settings = [{"alpha": 0.02, "mu": 0.1, "rate": rate} for rate in (1e-4, 1e-3, 1e-2)]
+    engine = RayEngine(workers=2)
+    try:
+        assert engine.judge(judge, settings) == here(judge, settings)
+    finally:
+        engine.close()
+
+
+def test_an_address_without_ray_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["tune", "--task", "pointmass", "--demos", str(tmp_path), "--address", "here:1", "--out", str(tmp_path / "a.yaml")]
+    assert main(argv) == 2
+    assert capsys.readouterr().err.endswith("expected --address with --engine ray, given --engine local; add --engine ray\n")
 
 
 def test_only_alpha_mu_and_the_rate_change(demos: Demonstrations, tmp_path: Path) -> None:

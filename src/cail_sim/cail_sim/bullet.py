@@ -14,16 +14,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+from cail_core import machine
 from cail_core.errors import MissingDependency, how_to_add
 
 
 def load_pybullet() -> ModuleType:
     """The module `pybullet`; its build date, which importing it prints, is swallowed."""
+    if clash := _two_pybullets():
+        raise MissingDependency(clash)
     try:
         with quiet():
             return importlib.import_module("pybullet")
     except ImportError as fault:
         raise MissingDependency(f"the simulated arms need PyBullet ({fault}); {how_to_add('sim')}") from None
+
+
+@functools.cache
+def _two_pybullets() -> str:
+    return machine.two_pybullets()
 
 
 def data_file(name: str) -> str:

@@ -6,6 +6,7 @@ import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +49,20 @@ class Camera:
             *_, pixels, _, _ = self._p.getCameraImage(
                 self.width, self.height, self._view, self._projection, lightDirection=(2.0, -1.3, 4.0), shadow=0,
                 renderer=self._renderer, flags=self._p.ER_NO_SEGMENTATION_MASK, physicsClientId=self._world.client)
-        picture: Frame = np.asarray(pixels, dtype=np.uint8).reshape(self.height, self.width, 4)[:, :, :3].copy()
-        return picture
+        return picture_of(pixels, self.width, self.height)
 
     def where(self, points: Sequence[Vec]) -> list[tuple[float, float]]:
         """The pixels at which points of the world are seen."""
         seen = np.c_[np.array(points).reshape(-1, 3), np.ones(len(points))] @ self._through.T
         x, y = seen[:, 0] / seen[:, 3], seen[:, 1] / seen[:, 3]
         return list(zip(((x + 1) * self.width / 2).tolist(), ((1 - y) * self.height / 2).tolist(), strict=True))
+
+
+def picture_of(pixels: Any, width: int, height: int) -> Frame:
+    """PyBullet's pixels without their alpha. A build of it without NumPy gives a tuple of a million numbers."""
+    values = np.frombuffer(bytes(pixels), np.uint8) if isinstance(pixels, tuple) else np.asarray(pixels, np.uint8)
+    picture: Frame = values.reshape(height, width, 4)[:, :, :3].copy()
+    return picture
 
 
 @dataclass

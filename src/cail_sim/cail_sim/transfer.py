@@ -117,7 +117,8 @@ def lockstep(policy: Path, method: str, seed: int, budget: str, kept: Path) -> R
                            stderr=subprocess.DEVNULL, preexec_fn=end_with_parent)
     try:
         words = ("--policy", policy, "--task", "panda-ros", "--episodes", CLOCKED[budget], "--seed", seed, "--no-references")
-        said = subprocess.run([*CAIL, "eval", *map(str, words)], env=env, capture_output=True, text=True, preexec_fn=end_with_parent)
+        command = [*CAIL, "eval", *map(str, words)]
+        said = subprocess.run(command, env=env, capture_output=True, text=True, preexec_fn=end_with_parent)
         if said.returncode:
             raise CailError(f"lockstep: {said.stderr.strip() or said.stdout.strip()}")
     finally:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from cail_core.cli import main
 from cail_core.tasks.pick_place_avoid import Outcome
-from cail_sim.render import Camera, Film, observed_start, render_episode, save_film, trust_colour
+from cail_sim.render import Camera, Film, observed_start, picture_of, render_episode, save_film, trust_colour
 from cail_sim.tasks import Panda
 
 
@@ -55,6 +55,14 @@ def test_without_ffmpeg_a_gif_is_made_and_said(film: Film, tmp_path: Path, monke
     assert file == tmp_path / "film.gif"
     assert "no MP4 here" in remark
     assert "\n" not in remark
+
+
+def test_pictures_are_the_same_with_and_without_numpy_in_pybullet() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (4, 6, 4), dtype=np.uint8)
+    for given in (pixels, tuple(pixels.ravel().tolist())):
+        picture = picture_of(given, 6, 4)
+        assert picture.flags.writeable
+        assert np.array_equal(picture, pixels[:, :, :3])
 
 
 def test_points_are_drawn_where_they_are_seen() -> None:

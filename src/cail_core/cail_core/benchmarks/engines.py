@@ -68,6 +68,8 @@ class RayEngine:
         except ImportError:
             raise MissingDependency(f"--engine ray needs Ray; {how_to_add('ray')}") from None
         self._ray = ray
+        self._judged: Any = None
+        self._stored: Any = None
         local: dict[str, Any] = {} if address else {"num_cpus": workers or cores(), "include_dashboard": False,
                                                     "_node_ip_address": "127.0.0.1"}
         try:
@@ -84,6 +86,19 @@ class RayEngine:
             ready, _ = self._ray.wait(list(waiting), num_returns=1)
             for reference in ready:
                 yield waiting.pop(reference), self._ray.get(reference)
+
+    def judge(self, judge: Callable[[dict[str, float]], float], settings: Sequence[dict[str, float]]) -> Sequence[float]:
+        """One task for each of several settings (`cail_core.training.tune.Judges`)."""
+        if self._judged is not judge:
+            self._judged, self._stored = judge, self._ray.put(judge)
+        task: Any = self._ray.remote(lambda stored, values: stored(values))
+
+        def start(values: dict[str, float]) -> Any:
+            name = " ".join(f"{name} {value:.3g}" for name, value in values.items())
+            return task.options(name=name, num_cpus=1, max_retries=RETRIES).remote(self._stored, values)
+
+        found: list[float] = self._ray.get([start(values) for values in settings])
+        return found
 
     def close(self) -> None:
         self._ray.shutdown()

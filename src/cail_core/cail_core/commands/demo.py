@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cail_core.cli import whole_number
-from cail_core.errors import CailError
+from cail_core.errors import CailError, how_to_add
 from cail_core.progress import console, table
 
 METHOD, PLAIN = "cail-hybrid", "bc"
@@ -17,8 +18,22 @@ STORIES = {
     "panda": "People of different skill carry a bottle around an obstacle with a Panda; some detour, some collide, some drop it.",
     "pointmass": "Five people of different skill steer a point mass.",
 }
-STEPS = {"panda": 57_600}
-"""Fewer than usual, for those who are watching."""
+RANKED = 10
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much of everything; what is not named trains as long as the method's own settings say."""
+
+    demonstrations: int
+    steps: dict[tuple[str, str], int]
+    """By task and method."""
+    played: int
+    """Fresh episodes in the report, by each policy."""
+
+
+FULL = Size(200, {("panda", METHOD): 57_600}, 100)  # fewer steps than usual, for those who are watching
+QUICK = Size(20, {("panda", METHOD): 14_400, ("panda", PLAIN): 200, ("pointmass", METHOD): 2_000, ("pointmass", PLAIN): 200}, 4)
 OVER_TOPICS = 10
 
 
@@ -27,6 +42,7 @@ def register(commands: Any) -> None:
     p.add_argument("--task", choices=tuple(STORIES), help="default: panda where PyBullet is installed, else pointmass")
     p.add_argument("--out", type=Path, metavar="DIR", help="goes on where it stopped (default: demo, or demo-TASK)")
     p.add_argument("--seed", type=whole_number, default=0)
+    p.add_argument("--quick", action="store_true", help="little of everything: shows that all of it runs, not what it can do")
     p.set_defaults(run=_run)
 
 
@@ -36,8 +52,10 @@ def _run(args: argparse.Namespace) -> None:
     from cail_core.report.make import REPORT
 
     task = args.task or _default_task()
+    if args.task is None and task == "pointmass":
+        print(f"the simulated Panda needs PyBullet, which is not here, so a point mass instead; {how_to_add('sim')}")
     out: Path = args.out or Path("demo" if args.task is None else f"demo-{task}")
-    demos, seed = out / "demonstrations", str(args.seed)
+    demos, seed, size = out / "demonstrations", str(args.seed), QUICK if args.quick else FULL
     say = console().print
 
     def cail(*words: object) -> None:
@@ -46,19 +64,25 @@ def _run(args: argparse.Namespace) -> None:
         if main(command) != 0:
             raise CailError(f"cail {' '.join(command)} did not succeed; see above")
 
-    say(f"{STORIES[task]} 10 of their 200 demonstrations get ranked.")
-    cail("demos", "collect", "--task", task, "--mix", "paper", "--episodes", 200, "--seed", seed, "--out", demos)
+    say(f"{STORIES[task]} {RANKED} of their {size.demonstrations} demonstrations get ranked.")
+    cail("demos", "collect", "--task", task, "--mix", "paper", "--episodes", size.demonstrations, "--seed", seed,
+         "--out", demos)
     if not any(row.rank for row in DemoDataset(demos).rows):
-        cail("demos", "rank", demos, "--by", "return", "--choose", "unalike", "--fraction", 0.05, "--seed", seed)
+        cail("demos", "rank", demos, "--by", "return", "--choose", "unalike", "--fraction", RANKED / size.demonstrations,
+             "--seed", seed)
     for method in (PLAIN, METHOD):
-        fewer = ("--steps", STEPS[task]) if method == METHOD and task in STEPS else ()
-        cail("train", "--task", task, "--demos", demos, "--method", method, "--seed", seed, *fewer, "--out", out / method)
+        fewer = ("--steps", size.steps[task, method]) if (task, method) in size.steps else ()
+        cail("train", "--task", task, "--demos", demos, "--method", method, "--seed", seed, *fewer,
+             *(("--report-episodes", size.played) if args.quick else ()),
+             *(("--no-stress",) if args.quick or method == PLAIN else ()), "--out", out / method)
     film = out / METHOD / "episode.mp4"
     if task == "panda" and not film.exists() and not film.with_suffix(".gif").exists():
         cail("watch", "--policy", out / METHOD / "policy", "--seed", seed, "--out", film)
-    cail("report", out / METHOD, out / PLAIN, "--out", out / REPORT)
-    _summary(task, out, demos)
-    _over_topics(task, out, args.seed)
+    cail("report", out / METHOD, out / PLAIN, "--episodes", size.played, *(("--no-stress",) if args.quick else ()),
+         "--out", out / REPORT)
+    _summary(task, out, demos, size.played)
+    if size.played > OVER_TOPICS:
+        _over_topics(task, out, args.seed)
     print(f"The report: {out / REPORT}\nThe policy: {out / METHOD / 'policy'}")
     print(f"Next: open the report; cail watch --policy {out / METHOD / 'policy'}; cail record --help to demonstrate yourself")
 
@@ -90,12 +114,11 @@ def _over_topics(task: str, out: Path, seed: int) -> None:
     print(f"Over the ROS 2 topics, in real time, behind the safety filter: {good} of {len(played)} episodes succeed")
 
 
-def _summary(task: str, out: Path, demos: Path) -> None:
+def _summary(task: str, out: Path, demos: Path, episodes: int) -> None:
     """Whom the policy trusted, and what it does beside plain cloning, doing nothing and the demonstrators themselves."""
     from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.layout import read_parquet
     from cail_core.policy import load_policy
-    from cail_core.report.make import EPISODES
     from cail_core.report.played import Played, play_for
     from cail_core.tasks import get_task
 
@@ -116,7 +139,7 @@ def _summary(task: str, out: Path, demos: Path) -> None:
     played: dict[str, Played] = {}
     for method, name in ((METHOD, METHOD), (PLAIN, f"{PLAIN}, all alike")):
         policy = load_policy(out / method / "policy")
-        found = play_for(out / method, get_task(task), policy, EPISODES, 0, with_references=method == METHOD)
+        found = play_for(out / method, get_task(task), policy, episodes, 0, with_references=method == METHOD)
         played[name] = found.pop("policy")
         played |= found
     shown = table("policy", "episodes", "return", "success")

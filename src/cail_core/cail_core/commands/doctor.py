@@ -86,11 +86,13 @@ def _run(args: argparse.Namespace) -> int:
         out.print(
             f"{part.package} belongs to every installation and does not work: pip install --force-reinstall {part.package}",
         )
+    if clash := machine.two_pybullets():
+        out.print(clash)
     for extra in dict.fromkeys(part.extra for part in missing):
         names = ", ".join(p.package for p in missing if p.extra == extra)
         command = how_to_add(extra) if extra and " " not in extra else extra
         out.print(f"to add {names}: {command}")
-    if not missing and not broken:
+    if not missing and not broken and not clash:
         out.print("nothing is missing")
     if not args.no_speed:
         _probe(out)
@@ -107,7 +109,9 @@ def _state(part: Part) -> tuple[str | None, str | None]:
         return None, None if isinstance(fault, ModuleNotFoundError) else str(fault).splitlines()[0]
     except Exception as fault:  # a broken binary package may raise anything; the doctor reports it
         return None, f"does not load: {str(fault).splitlines()[0] if str(fault) else type(fault).__name__}"
-    return machine.installed(part.package) or "present", None
+    names = machine.PYBULLETS if part.package == "pybullet" else (part.package,)
+    found = [(name, version) for name in names if (version := machine.installed(name))]
+    return ", ".join(version if name == part.package else f"{version} ({name})" for name, version in found) or "present", None
 
 
 def _probe(out: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from cail_core.algorithms import METHODS
 from cail_core.cli import whole_number
 from cail_core.config import find_config, load_config
+from cail_core.report.make import EPISODES, report_after_training
 from cail_core.tasks import get_task
 
 
@@ -21,6 +22,8 @@ def register(subparsers: Any) -> None:
     add_arguments(parser)
     parser.add_argument("--no-stress", action="store_true",
                         help="do not play the short form of `cail stress` at the end, where the task has it")
+    parser.add_argument("--report-episodes", type=whole_number, default=EPISODES, metavar="N",
+                        help=f"fresh episodes in the run's report, 0 for none (default: {EPISODES})")
     parser.set_defaults(run=run)
 
 
@@ -41,11 +44,9 @@ def _steps(text: str) -> int | None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cail_core.report.make import report_after_training
-
     train_as_asked(args, show=True)
     print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
-    report_after_training(args.out, args.demos, stress=not args.no_stress)
+    report_after_training(args.out, args.demos, args.report_episodes, stress=not args.no_stress)
     return 0
 
 

@@ -22,6 +22,11 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--trials", type=int, default=30, help="default: 30")
     parser.add_argument("--seed", type=whole_number, default=0)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE.yaml", help="settings for `cail train --config`")
+    several = parser.add_argument_group("several at once")
+    several.add_argument("--at-once", type=whole_number, metavar="N",
+                         help="trials that do not wait for each other; the outcome depends on it (default: 1, with Ray 8)")
+    several.add_argument("--engine", choices=("local", "ray"), default="local", help="where trials run; default: local")
+    several.add_argument("--address", metavar="HOST:PORT", help="a running Ray cluster")
     parser.set_defaults(run=run)
 
 
@@ -29,18 +34,28 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from cail_core.algorithms.method import method_config
+    from cail_core.benchmarks.engines import RayEngine
     from cail_core.demos.dataset import DemoDataset
-    from cail_core.training.tune import tune, write_config
+    from cail_core.training.tune import here, tune, write_config
 
     if args.out.suffix not in (".yaml", ".yml"):
         raise BadInput(f"expected --out to be a .yaml file, given {args.out}")
     if args.out.exists():
         raise BadInput(f"{args.out} exists; choose another --out")
+    if args.address is not None and args.engine != "ray":
+        raise BadInput(f"expected --address with --engine ray, given --engine {args.engine}; add --engine ray")
     config = method_config(args.method)
     task = get_task(args.task)
     demos = DemoDataset(args.demos).demonstrations()
     torch.set_num_threads(1)
-    found = tune(demos, config, args.trials, args.seed, task.spec.max_steps)
+    engine = RayEngine(args.address) if args.engine == "ray" else None
+    at_once = args.at_once if args.at_once is not None else 8 if engine else 1
+    try:
+        found = tune(demos, config, args.trials, args.seed, task.spec.max_steps, at_once=at_once,
+                     judges=engine.judge if engine else here)
+    finally:
+        if engine:
+            engine.close()
     write_config(found.config, args.out)
     beta, before = found.config.beta, found.config.before
     print(f"held-out pairs in order: {100 * found.before:.0f}% as installed, {100 * found.after:.0f}% with\n"

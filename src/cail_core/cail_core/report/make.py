@@ -28,9 +28,9 @@ def write_report(folders: Sequence[Path], out: Path, *, demos: Path | None = Non
     return out
 
 
-def report_after_training(run: Path, demos: Path, *, stress: bool = True) -> None:
+def report_after_training(run: Path, demos: Path, episodes: int = EPISODES, *, stress: bool = True) -> None:
     """Write `RUN/report.html` and say where it is. The run is complete without it, so that whatever fails here is one line."""
     try:
-        print(f"report: {write_report([run], run / REPORT, demos=demos, stress=stress)}")
+        print(f"report: {write_report([run], run / REPORT, demos=demos, episodes=episodes, stress=stress)}")
     except Exception as fault:
         say(f"warning: the run is complete, its report is not ({type(fault).__name__}: {fault}); try `cail report {run}`")

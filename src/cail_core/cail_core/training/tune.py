@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,8 +34,36 @@ def with_values(config: MethodConfig, alpha: float, mu: float, rate: float) -> M
     return replace(config, beta=replace(config.beta, alpha=alpha), before=replace(config.before, mu=mu, rate=rate))
 
 
-def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, horizon: int) -> Found:
-    """The best of `trials` settings; the first is the one given, and it stays where nothing is better."""
+@dataclass(frozen=True)
+class Judge:
+    """How good settings are: the share of held-out pairs that a confidence learned with them puts in the right order."""
+
+    demos: Demonstrations
+    config: MethodConfig
+    seed: int
+    horizon: int
+
+    def __call__(self, values: dict[str, float]) -> float:
+        torch.set_num_threads(1)  # also where it is called in a worker of another machine
+        folds = np.array_split(np.random.default_rng(self.seed).permutation(self.demos.ranked), FOLDS)
+        generator = torch.Generator().manual_seed(self.seed)  # the same for all: they differ in their settings alone
+        return held_out_accuracy(self.demos, with_values(self.config, **values), generator, self.horizon, folds)
+
+
+Judges = Callable[[Judge, Sequence[dict[str, float]]], Sequence[float]]
+"""Judges several settings; their order is kept."""
+
+
+def here(judge: Judge, settings: Sequence[dict[str, float]]) -> Sequence[float]:
+    return [judge(values) for values in settings]
+
+
+def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, horizon: int, *, at_once: int = 1,
+         judges: Judges = here) -> Found:
+    """The best of `trials` settings; the first is the one given, and it stays where nothing is better.
+
+    `at_once` are drawn before the first of them is judged. The outcome depends on that number, not on who judges.
+    """
     try:
         import optuna
     except ImportError:
@@ -47,21 +76,19 @@ def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, ho
                        "`cail demos rank` ranks more")
     if trials < 1:
         raise BadInput(f"expected at least 1 trial, given {trials}")
-    order = np.random.default_rng(seed).permutation(demos.ranked)
-    folds = np.array_split(order, FOLDS)
-
-    def score(values: dict[str, float]) -> float:
-        generator = torch.Generator().manual_seed(seed)  # the same for all: they differ in their settings alone
-        return held_out_accuracy(demos, with_values(config, **values), generator, horizon, folds)
-
-    def objective(trial: Any) -> float:
-        return score({name: trial.suggest_float(name, low, high, log=True) for name, (low, high) in RANGES.items()})
-
+    if at_once < 1:
+        raise BadInput(f"expected at least 1 trial at once, given {at_once}")
+    judge = Judge(demos, config, seed, horizon)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     given = {"alpha": config.beta.alpha, "mu": config.before.mu, "rate": config.before.rate}
-    before = score(given)
+    (before,) = judges(judge, [given])
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
-    study.optimize(objective, n_trials=trials)
+    distributions: dict[str, Any] = {name: optuna.distributions.FloatDistribution(low, high, log=True)
+                                     for name, (low, high) in RANGES.items()}
+    for done in range(0, trials, at_once):
+        drawn = [study.ask(distributions) for _ in range(min(at_once, trials - done))]
+        for trial, score in zip(drawn, judges(judge, [trial.params for trial in drawn]), strict=True):
+            study.tell(trial, score)
     if study.best_value <= before:
         return Found(config, before, before)
     return Found(with_values(config, **study.best_params), before, study.best_value)
