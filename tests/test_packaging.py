@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -80,7 +81,7 @@ def copy_tree(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
             if source.is_symlink():
                 target.symlink_to(os.readlink(source))
             else:
-                target.write_bytes(source.read_bytes())
+                shutil.copy(source, target)  # with its permissions: some are programs
         return folder
 
     return copy

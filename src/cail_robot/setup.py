@@ -30,7 +30,7 @@ setup(
     maintainer_email="maintainers@cail.example",
     description="Arms on ROS 2 for confidence-aware imitation learning: contract, safety filter, UR5e, teleoperation",
     license="Apache-2.0",
-    tests_require=["pytest"],
+    extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": ["train_node = cail_robot.train_node:main", "ur5e_node = cail_robot.ur5e.up:main"],

@@ -17,7 +17,7 @@ setup(
     maintainer_email="maintainers@cail.example",
     description="Simulated arms and tasks for confidence-aware imitation learning",
     license="Apache-2.0",
-    tests_require=["pytest"],
+    extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": ["sim_node = cail_sim.up:main"],

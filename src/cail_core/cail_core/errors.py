@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import sys
 from collections.abc import Sequence
 
 MOST_SHOWN = 50
@@ -41,6 +43,30 @@ def listed(what: str, faults: Sequence[str]) -> str:
     return f"{what}: {len(faults)} faults\n" + "\n".join(shown)
 
 
+PACKAGES = {
+    "ros": "mcap mcap-ros2-support",
+    "ur": "ur-rtde",
+    "sim": f"{'pybullet' if sys.version_info < (3, 12) else 'pybullet-arm64'} imageio-ffmpeg",
+    "mujoco": "mujoco imageio",
+    "bench": "scipy",
+    "ray": "ray",
+    "tune": "optuna",
+}
+"""What each extra of the distribution brings beyond ROS 2 itself."""
+
+
+def in_workspace() -> bool:
+    """Whether a colcon workspace runs this: there is no distribution of all of cail then, and ROS 2 is the underlay's."""
+    try:
+        importlib.metadata.distribution("cail")
+    except importlib.metadata.PackageNotFoundError:
+        return True
+    return False
+
+
 def how_to_add(extra: str) -> str:
-    """The command that installs an extra of this distribution."""
+    """The command that installs an extra of this distribution; in a workspace the packages by name, so that no second ROS 2 and
+    no second cail come with them."""
+    if in_workspace():
+        return f"pip install {PACKAGES[extra]}"
     return f"in cail's source folder: pip install -c constraints.txt -e '.[{extra}]'"

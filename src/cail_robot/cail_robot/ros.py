@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cail_core.errors import MissingDependency, how_to_add
+from cail_core.errors import MissingDependency, how_to_add, in_workspace
 from cail_robot.scheduling import COMMANDER_PRIORITY, PRIORITY, ask_for_realtime
 
 try:
@@ -22,7 +22,8 @@ try:
     from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
     from rclpy.signals import SignalHandlerOptions
 except ImportError:
-    raise MissingDependency(f"rclpy is not installed: source ROS 2's setup file, or {how_to_add('ros')}") from None
+    otherwise = "" if in_workspace() else f", or {how_to_add('ros')}"
+    raise MissingDependency(f"rclpy is not installed: source ROS 2's setup file{otherwise}") from None
 
 COMMAND_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 HEARD_COMMAND_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
