@@ -26,6 +26,7 @@ from cail_robot.recorder import Recorder
 from cail_robot.teleop import (
     FAILURE,
     GRIP,
+    LEAVE,
     NOWHERE,
     QUIT,
     RECOVER,
@@ -140,7 +141,7 @@ class Session:
                 self.message = str(fault)
 
     def _event(self, event: str) -> None:
-        if event == QUIT:
+        if event in (QUIT, LEAVE):
             self._end("")
         elif event == STOP:
             if not self.dry_run:
