@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cail_core.cli import whole_number
-from cail_core.errors import CailError
+from cail_core.errors import CailError, how_to_add
 from cail_core.progress import console, table
 
 METHOD, PLAIN = "cail-hybrid", "bc"
@@ -42,9 +43,14 @@ def _run(args: argparse.Namespace) -> None:
     def cail(*words: object) -> None:
         command = [str(word) for word in words]
         say(f"\n$ cail {' '.join(command)}", style="bold")
-        if main(command) != 0:
+        code = main(command)
+        if code == 128 + signal.SIGINT:
+            raise KeyboardInterrupt
+        if code != 0:
             raise CailError(f"cail {' '.join(command)} did not succeed; see above")
 
+    if args.task is None and task == "pointmass":
+        say(f"A point mass, since the simulated Panda needs PyBullet: {how_to_add('sim')}")
     say(f"{STORIES[task]} 10 of their 200 demonstrations get ranked.")
     cail("demos", "collect", "--task", task, "--mix", "paper", "--episodes", 200, "--seed", seed, "--out", demos)
     if not any(row.rank for row in DemoDataset(demos).rows):
