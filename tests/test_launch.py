@@ -40,7 +40,7 @@ STAND_IN = {
     "launch.event": (),
     "launch.event_handler": ("EventHandler",),
     "launch.event_handlers": ("OnProcessExit", "OnProcessIO"),
-    "launch.substitutions": ("LaunchConfiguration",),
+    "launch.substitutions": ("Command", "LaunchConfiguration"),
     "launch_ros": (),
     "launch_ros.actions": ("Node",),
     "launch_ros.parameter_descriptions": ("ParameterValue",),
@@ -107,6 +107,27 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> O
     monkeypatch.setitem(sys.modules, "cail_robot.launching", None)
     monkeypatch.delitem(sys.modules, "cail_robot.launching")  # read anew, and forgotten afterwards
     return Opened(request.param)
+
+
+WITHOUT_LIBRARIES = """
+import sys, types
+for name, kinds in {stand_in!r}.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    for kind in kinds:
+        setattr(module, kind, object)
+sys.modules["launch.event"].Event = object
+for name in {libraries!r}:
+    sys.modules[name] = None
+import cail_robot.launching
+"""
+
+
+def test_launch_files_need_nothing_that_the_system_s_python_has_not() -> None:
+    """`ros2 launch` runs with that one, cail perhaps in an environment of its workspace."""
+    libraries = ("numpy", "yaml", "rich", "pyarrow", "torch", "rclpy", "pybullet", "h5py", "gymnasium", "safetensors")
+    program = WITHOUT_LIBRARIES.format(stand_in=STAND_IN, libraries=libraries)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def robots(opened: Opened) -> list[dict[str, str]]:

@@ -2,6 +2,8 @@
 
 By itself `ros2 launch` ends with 0 whatever became of what it started. Here a process that failed is an event of its own, whose
 handler raises: launch says the words and ends with 1, and every other handler of the process's end has had its turn.
+
+The Python of `ros2 launch` may be the system's, without what cail needs: only ROS and the standard library are imported here.
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Sequence
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from launch.actions import DeclareLaunchArgument, EmitEvent, ExecuteProcess, Opa
 from launch.event import Event
 from launch.event_handler import EventHandler
 from launch.event_handlers import OnProcessExit, OnProcessIO
-from launch.substitutions import LaunchConfiguration
+from launch.substitutions import Command, LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import ExecutableInPackage
@@ -219,10 +220,10 @@ def shown(context: Any, task: str, policy: str = "") -> list[Any]:
     found: list[Any] = []
     # Frames have the same names on every arm, so each but the usual one has its transforms in its own namespace.
     remappings = [] if namespace == "arm" else [("/tf", "tf"), ("/tf_static", "tf_static")]
-    if installed("robot_state_publisher") and (urdf := description_of(robot)):
+    if installed("robot_state_publisher"):
+        urdf = ParameterValue(Command([cail(), f" up {ROBOTS[robot]} --description"], on_stderr="warn"), value_type=str)
         found.append(Node(package="robot_state_publisher", executable="robot_state_publisher", namespace=namespace,
-                          parameters=[{"robot_description": ParameterValue(urdf, value_type=str)}], remappings=remappings,
-                          output="log"))  # fmt: skip
+                          parameters=[{"robot_description": urdf}], remappings=remappings, output="log"))  # fmt: skip
     rviz = value(context, "rviz") == "true"
     if rviz or value(context, "scene") == "true":
         words = [f"--namespace={namespace}", f"--task={task}", *([f"--policy={policy}"] if policy else [])]
@@ -243,13 +244,6 @@ def installed(package: str) -> bool:
         return bool(get_package_prefix(package))
     except (PackageNotFoundError, OSError):  # OSError: no ROS prefix in the environment at all
         return False
-
-
-def description_of(robot: str) -> str:
-    """The robot's URDF, empty where its arm is not installed or has none."""
-    for entry in entry_points(group="cail.arms", name=ROBOTS[robot]):
-        return str(getattr(entry.load(), "description", str)())
-    return ""
 
 
 def rviz_config(namespace: str) -> Path:

@@ -15,6 +15,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2's rclpy")
 pytest.importorskip("pybullet", reason="needs PyBullet")
 from ros_bench import environment, node_process, own_domain, process
 
+from cail_core.cli import main
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, ConfigError
 from cail_robot.limits import Limits
@@ -161,6 +162,12 @@ def test_the_description_names_every_joint_that_is_measured(sim: subprocess.Pope
     assert pose.header.frame_id in {link.get("name") for link in robot.iterfind("link")}
     for mesh in robot.iter("mesh"):
         assert Path((mesh.get("filename") or "").removeprefix("file://")).is_file()
+
+
+def test_the_description_is_printed_where_no_node_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for arm, name in (("sim", "panda"), ("ur5e", "ur5e"), ("ur5e-sim", "ur5e")):
+        assert main(["up", arm, "--description"]) == 0
+        assert ElementTree.fromstring(capsys.readouterr().out).get("name") == name
 
 
 def test_the_ur5e_is_described_too() -> None:
