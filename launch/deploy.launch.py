@@ -2,81 +2,71 @@
 
 ros2 launch cail_robot deploy.launch.py policy:=RUN/policy robot:=panda_sim record:=true
 
-The policy's card is held against the task and the arm first; where it does not fit, nothing else is started.
+The policy's card is held against the task and the arm first, and everything else that can be known before is checked; where
+something does not fit, nothing else is started.
 """
 
+import json
+from pathlib import Path
+
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, ExecuteProcess, RegisterEventHandler, Shutdown
-from launch.conditions import IfCondition
-from launch.event_handlers import OnProcessExit
-from launch.substitutions import LaunchConfiguration, PythonExpression
-from launch_ros.substitutions import ExecutableInPackage
+from launch.actions import OpaqueFunction
+
+from cail_robot.launching import (
+    Together,
+    argument,
+    arm_arguments,
+    arm_process,
+    cail,
+    hand_arguments,
+    options,
+    process,
+    shown,
+    switch,
+    value,
+)
+
+INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted", "none")
+
+
+def task_of(policy: str) -> str:
+    """The task on the policy's card; the check says what is wrong where there is none."""
+    try:
+        return str(json.loads(Path(policy, "policy.json").read_text(encoding="utf-8"))["task"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "panda"
+
+
+def start(context):
+    robot, policy = value(context, "robot"), value(context, "policy")
+    what = options(
+        context, "policy", "task", "rate", "max_speed", "input", "device", "script", "episodes", "operator", "record", "dataset",
+        "dry_run", "without_guard", "other_robot", "beyond_stress", "config", "silence", "seed", "namespace",
+    )  # fmt: skip
+    for_arm = options(context, "robot_ip", "robot_config", "limits", "params_file", "viewer")
+    check = process("check", [cail(), "deploy", "--check=all", f"--robot={robot}", *for_arm, *what], output="screen")
+    desk = process("deploy", [cail(), "deploy", "--robot=running", f"--robot-type={robot}", *what], output="screen")
+    task = value(context, "task") or task_of(policy)
+    return Together(check, arm_process(context, task), desk, shown(context, task, policy)).actions()
 
 
 def generate_launch_description() -> LaunchDescription:
-    robot, ip = LaunchConfiguration("robot"), LaunchConfiguration("robot_ip")
-    cail = ExecutableInPackage(package="cail_core", executable="cail")
-
-    def chosen(*names: str) -> IfCondition:
-        return IfCondition(PythonExpression(["'", robot, f"' in {names!r}"]))
-
-    def arm(name: str, *command: object) -> ExecuteProcess:
-        """A process of its own: the policy's end is not the arm's. Its words go to the log: this terminal is the desk's."""
-        return ExecuteProcess(cmd=[*command], condition=chosen(name), output={"both": "log"}, name="arm",
-                              on_exit=Shutdown(reason="the arm's node has ended"))
-
-    what = [
-        "--policy", LaunchConfiguration("policy"), "--task", LaunchConfiguration("task"), "--rate", LaunchConfiguration("rate"),
-        "--max-speed", LaunchConfiguration("max_speed"), "--input", LaunchConfiguration("input"),
-        ["--dry-run=", LaunchConfiguration("dry_run")], ["--without-guard=", LaunchConfiguration("without_guard")],
-        ["--other-robot=", LaunchConfiguration("other_robot")], ["--beyond-stress=", LaunchConfiguration("beyond_stress")],
-    ]
-    check = ExecuteProcess(cmd=[cail, "deploy", "--check", "--robot", robot, *what], output="screen", name="check")
-    started = [
-        arm("panda_sim", ExecutableInPackage(package="cail_sim", executable="sim_node"), "--seed", LaunchConfiguration("seed"),
-            "--task", PythonExpression(["'", LaunchConfiguration("task"), "' or 'panda'"])),
-        arm("ur5e", cail, "up", "ur5e", "--robot-ip", ip),
-        arm("ur5e_sim", cail, "up", "ur5e-sim", "--seed", LaunchConfiguration("seed")),
-        ExecuteProcess(
-            cmd=[
-                cail, "deploy", "--robot", "running", "--robot-type", robot, *what,
-                "--episodes", LaunchConfiguration("episodes"), "--script", LaunchConfiguration("script"),
-                "--operator", LaunchConfiguration("operator"), ["--record=", LaunchConfiguration("record")],
-                "--dataset", LaunchConfiguration("dataset"),
-            ],
-            output="screen", name="deploy", on_exit=Shutdown(reason="the deployment has ended"),
-        ),
-    ]
     return LaunchDescription([
-        DeclareLaunchArgument("policy", default_value="run/policy", description="the policy's folder"),
-        DeclareLaunchArgument("robot", default_value="panda_sim", choices=["panda_sim", "ur5e", "ur5e_sim"],
-                              description="which arm: simulated Panda, UR5e, simulated UR5e control box"),
-        DeclareLaunchArgument("robot_ip", default_value="192.168.1.10",
-                              description="address of the UR5e's control box; not used by panda_sim and ur5e_sim"),
-        DeclareLaunchArgument("task", default_value="", description="empty: the task that the policy was trained for"),
-        DeclareLaunchArgument("rate", default_value="0", description="decisions a second; 0: as trained"),
-        DeclareLaunchArgument("max_speed", default_value="0.0",
-                              description="m/s that an action of 1 means, at most as trained; 0: that, as far as the arm allows"),
-        DeclareLaunchArgument("episodes", default_value="10", description="how many"),
-        DeclareLaunchArgument("input", default_value="keyboard",
-                              choices=["keyboard", "gamepad", "spacemouse", "joy_topic", "scripted", "none"],
-                              description="what takes over; none: nobody, for simulators only"),
-        DeclareLaunchArgument("script", default_value="teleop.txt", description="with input:=scripted: the file of what to do"),
-        DeclareLaunchArgument("operator", default_value="operator", description="who takes over, demonstrator of corrections"),
-        DeclareLaunchArgument("record", default_value="false", choices=["true", "false"], description="record every episode"),
-        DeclareLaunchArgument("dataset", default_value="deployments", description="where to; made if need be"),
-        DeclareLaunchArgument("dry_run", default_value="false", choices=["true", "false"],
-                              description="everything but motion: show what would be commanded"),
-        DeclareLaunchArgument("without_guard", default_value="false", choices=["true", "false"],
-                              description="run without the out-of-distribution guard"),
-        DeclareLaunchArgument("other_robot", default_value="false", choices=["true", "false"],
-                              description="run on another robot than it was trained on"),
-        DeclareLaunchArgument("beyond_stress", default_value="false", choices=["true", "false"],
-                              description="run slower, later or with a worse tracker than the policy's card was shown to hold"),
-        DeclareLaunchArgument("seed", default_value="0", description="of the simulator's scenes"),
-        check,
-        RegisterEventHandler(OnProcessExit(
-            target_action=check,
-            on_exit=lambda event, _: started if event.returncode == 0 else [Shutdown(reason="the policy does not fit")],
-        )),
+        argument("policy", "run/policy", "the policy's folder"),
+        *arm_arguments(),
+        argument("task", "", "empty: the task that the policy was trained for"),
+        argument("rate", "0", "decisions a second; 0: as trained"),
+        argument("max_speed", "0.0", "m/s that an action of 1 means, at most as trained; 0: that, as far as the arm allows"),
+        argument("episodes", "10", "how many"),
+        *hand_arguments(INPUTS, "what takes over; none: nobody, for simulators only"),
+        argument("operator", "operator", "who takes over, demonstrator of corrections"),
+        switch("record", "record every episode"),
+        argument("dataset", "deployments", "where to; made if need be"),
+        switch("dry_run", "everything but motion: show what would be commanded"),
+        switch("without_guard", "run without the out-of-distribution guard"),
+        switch("other_robot", "run on another robot than it was trained on"),
+        switch("beyond_stress", "run slower, later or with a worse tracker than the policy's card was shown to hold"),
+        argument("config", "deploy", "settings of the deployment: times after which inputs are stale, and others"),
+        argument("silence", "2.0", "seconds without a message on a needed topic that end a recording"),
+        OpaqueFunction(function=start),
     ])

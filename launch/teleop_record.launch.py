@@ -1,57 +1,53 @@
 """Teleoperate an arm and record demonstrations: the arm's node, and the desk with its recorder in this terminal.
 
 ros2 launch cail_robot teleop_record.launch.py robot:=panda_sim input:=keyboard dataset:=demos demonstrator:=anna
+
+Everything that can be known before is checked first; where something is missing or does not fit, nothing else is started.
 """
 
 from launch import LaunchDescription
-from launch.actions import DeclareLaunchArgument, ExecuteProcess, Shutdown
-from launch.conditions import IfCondition
-from launch.substitutions import LaunchConfiguration, PythonExpression
-from launch_ros.substitutions import ExecutableInPackage
+from launch.actions import OpaqueFunction
+
+from cail_robot.launching import (
+    Together,
+    argument,
+    arm_arguments,
+    arm_process,
+    cail,
+    hand_arguments,
+    options,
+    process,
+    shown,
+    switch,
+    value,
+)
+
+INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted")
+TASKS = {"panda_sim": "panda", "ur5e": "ur5e", "ur5e_sim": "ur5e"}
+
+
+def start(context):
+    robot = value(context, "robot")
+    task = value(context, "task") or TASKS[robot]
+    what = [
+        f"--task={task}",
+        *options(context, "input", "device", "script", "dataset", "demonstrator", "rate", "trim_idle", "silence", "namespace"),
+    ]
+    for_arm = options(context, "robot_ip", "robot_config", "limits", "params_file", "viewer")
+    check = process("check", [cail(), "record", "--check", f"--robot={robot}", *for_arm, *what], output="screen")
+    desk = process("desk", [cail(), "record", "--robot=running", f"--robot-type={robot}", *what], output="screen")
+    return Together(check, arm_process(context, task), desk, shown(context, task)).actions()
 
 
 def generate_launch_description() -> LaunchDescription:
-    robot, ip = LaunchConfiguration("robot"), LaunchConfiguration("robot_ip")
-
-    def chosen(*names: str) -> IfCondition:
-        return IfCondition(PythonExpression(["'", robot, f"' in {names!r}"]))
-
-    cail = ExecutableInPackage(package="cail_core", executable="cail")
     return LaunchDescription([
-        DeclareLaunchArgument("robot", default_value="panda_sim", choices=["panda_sim", "ur5e", "ur5e_sim"],
-                              description="which arm: simulated Panda, UR5e, simulated UR5e control box"),
-        DeclareLaunchArgument("robot_ip", default_value="192.168.1.10",
-                              description="address of the UR5e's control box; not used by panda_sim and ur5e_sim"),
-        DeclareLaunchArgument("input", default_value="keyboard",
-                              choices=["keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted"],
-                              description="what steers"),
-        DeclareLaunchArgument("script", default_value="teleop.txt", description="with input:=scripted: the file of what to do"),
-        DeclareLaunchArgument("dataset", default_value="demonstrations", description="the dataset's folder; made if need be"),
-        DeclareLaunchArgument("demonstrator", default_value="unknown", description="who demonstrates"),
-        DeclareLaunchArgument("task", default_value="panda", description="the task that is demonstrated"),
-        DeclareLaunchArgument("rate", default_value="50", description="frames a second in the dataset; divides the arm's rate"),
-        DeclareLaunchArgument("viewer", default_value="false", choices=["true", "false"],
-                              description="show the simulator's window, with panda_sim"),
-        # The arm in a process of its own. Its words go to the log: this terminal is the desk's.
-        ExecuteProcess(
-            cmd=[
-                ExecutableInPackage(package="cail_sim", executable="sim_node"), "--task", LaunchConfiguration("task"),
-                PythonExpression(["'--window' if '", LaunchConfiguration("viewer"), "' == 'true' else '--seed=0'"]),
-            ],
-            condition=chosen("panda_sim"), output={"both": "log"}, name="arm",
-            on_exit=Shutdown(reason="the arm's node has ended"),
-        ),
-        ExecuteProcess(cmd=[cail, "up", "ur5e", "--robot-ip", ip], condition=chosen("ur5e"), output={"both": "log"}, name="arm",
-                       on_exit=Shutdown(reason="the arm's node has ended")),
-        ExecuteProcess(cmd=[cail, "up", "ur5e-sim"], condition=chosen("ur5e_sim"), output={"both": "log"}, name="arm",
-                       on_exit=Shutdown(reason="the arm's node has ended")),
-        ExecuteProcess(
-            cmd=[
-                cail, "record", "--robot", "running", "--robot-type", robot, "--input", LaunchConfiguration("input"),
-                "--script", LaunchConfiguration("script"), "--dataset", LaunchConfiguration("dataset"),
-                "--demonstrator", LaunchConfiguration("demonstrator"), "--task", LaunchConfiguration("task"),
-                "--rate", LaunchConfiguration("rate"),
-            ],
-            output="screen", name="desk", on_exit=Shutdown(reason="the recording has ended"),
-        ),
+        *arm_arguments(),
+        *hand_arguments(INPUTS, "what steers"),
+        argument("dataset", "demonstrations", "the dataset's folder; made if need be"),
+        argument("demonstrator", "unknown", "who demonstrates"),
+        argument("task", "", "the task that is demonstrated; empty: the robot's own, panda or ur5e"),
+        argument("rate", "50", "frames a second in the dataset; divides the arm's rate"),
+        switch("trim_idle", "leave idle ends out of the dataset; the bags keep them"),
+        argument("silence", "2.0", "seconds without a message on a needed topic that end an episode"),
+        OpaqueFunction(function=start),
     ])

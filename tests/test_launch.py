@@ -5,21 +5,28 @@ The stand-in knows the names that launch files import, not the keywords these ta
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
+import socket
+import subprocess
 import sys
 import sysconfig
 import types
+from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from person import at_terminal
+from ros_bench import environment
 
 from cail_core.algorithms import METHODS
 from cail_core.cli import Parser, build_parser
 from cail_core.commands.train import add_arguments
+from cail_core.demos.dataset import DemoDataset
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH_FILES = sorted((ROOT / "launch").glob("*.launch.py"))
@@ -28,21 +35,17 @@ PACKAGES = ("cail_core", "cail_robot", "cail_sim")
 STAND_IN = {
     "launch": ("LaunchDescription",),
     "launch.actions": (
-        "DeclareLaunchArgument", "EmitEvent", "ExecuteProcess", "GroupAction", "IncludeLaunchDescription", "LogInfo",
-        "RegisterEventHandler", "SetEnvironmentVariable", "Shutdown", "TimerAction",
+        "DeclareLaunchArgument", "EmitEvent", "ExecuteProcess", "OpaqueFunction", "RegisterEventHandler", "Shutdown",
     ),
-    "launch.conditions": ("IfCondition", "UnlessCondition"),
-    "launch.event_handlers": ("OnProcessExit", "OnProcessStart"),
-    "launch.events": ("Shutdown",),
-    "launch.launch_description_sources": ("PythonLaunchDescriptionSource",),
-    "launch.substitutions": (
-        "EnvironmentVariable", "LaunchConfiguration", "PathJoinSubstitution", "PythonExpression", "TextSubstitution",
-    ),
+    "launch.event": (),
+    "launch.event_handler": ("EventHandler",),
+    "launch.event_handlers": ("OnProcessExit", "OnProcessIO"),
+    "launch.substitutions": ("Command", "LaunchConfiguration"),
     "launch_ros": (),
-    "launch_ros.actions": ("LifecycleNode", "Node", "PushRosNamespace", "SetParameter"),
-    "launch_ros.parameter_descriptions": ("ParameterFile", "ParameterValue"),
-    "launch_ros.substitutions": ("ExecutableInPackage", "FindPackageShare"),
-}
+    "launch_ros.actions": ("Node",),
+    "launch_ros.parameter_descriptions": ("ParameterValue",),
+    "launch_ros.substitutions": ("ExecutableInPackage",),
+}  # fmt: skip
 
 
 class Made:
@@ -51,177 +54,307 @@ class Made:
     def __init__(self, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.kind, self.args, self.kwargs = kind, args, kwargs
 
-    def get(self, keyword: str, position: int | None = None) -> Any:
-        """The argument, however it was given."""
-        return self.args[position] if position is not None and position < len(self.args) else self.kwargs.get(keyword)
+    def perform(self, context: Context) -> str:
+        """Of a LaunchConfiguration."""
+        context.used.add(self.args[0])
+        return context.values[self.args[0]]
 
-    def below(self) -> list[Made]:
-        """This object and all inside it."""
-        found, queue = [self], [*self.args, *self.kwargs.values()]
+
+@dataclass
+class Context:
+    """Launch's, as far as our files ask it: what was given, and what of it they wanted to know."""
+
+    values: dict[str, str]
+    used: set[str] = field(default_factory=set)
+    is_shutdown: bool = False
+
+
+class Opened:
+    """A launch file, read with the stand-in."""
+
+    def __init__(self, path: Path) -> None:
+        self.description = runpy.run_path(str(path))["generate_launch_description"]()
+        assert self.description.kind == "LaunchDescription"
+        self.entities: list[Made] = list(self.description.args[0])
+        self.declared = {one.args[0]: one for one in self.entities if one.kind == "DeclareLaunchArgument"}
+
+    def start(self, **given: str) -> tuple[list[Made], Context]:
+        """Everything that it starts with these arguments, also after a process has ended well."""
+        assert given.keys() <= self.declared.keys()
+        context = Context({name: one.kwargs["default_value"] for name, one in self.declared.items()} | given)
+        found: list[Made] = []
+        queue: list[Any] = [one for one in self.entities if one.kind == "OpaqueFunction"]
         while queue:
-            item = queue.pop(0)
-            if isinstance(item, Made):
-                found += item.below()
-            elif isinstance(item, dict):
-                queue += [*item.keys(), *item.values()]
-            elif isinstance(item, (list, tuple)):
-                queue += item
-            elif isinstance(item, types.FunctionType):  # what an event handler starts once a process has ended well
-                queue += item(types.SimpleNamespace(returncode=0), None)
-        return found
-
-
-def recorder(kind: str) -> Any:
-    return lambda *args, **kwargs: Made(kind, args, kwargs)
+            one = queue.pop(0)
+            found.append(one)
+            if one.kind == "OpaqueFunction":
+                queue += one.kwargs["function"](context)
+            elif one.kind == "RegisterEventHandler" and "on_exit" in one.args[0].kwargs:
+                handler = one.args[0].kwargs
+                handler["target_action"].name = "process"  # launch's own objects have it
+                queue += handler["on_exit"](types.SimpleNamespace(returncode=0), context)
+        return found, context
 
 
 @pytest.fixture(params=LAUNCH_FILES, ids=lambda path: path.name)
-def description(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Made:
+def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Opened:
     for name, kinds in STAND_IN.items():
         module = types.ModuleType(name)
         for kind in kinds:
-            setattr(module, kind, recorder(kind))
+            setattr(module, kind, lambda *args, kind=kind, **kwargs: Made(kind, args, kwargs))
         monkeypatch.setitem(sys.modules, name, module)
-    made = runpy.run_path(str(request.param))["generate_launch_description"]()
-    assert made.kind == "LaunchDescription"
-    return made
+    sys.modules["launch.event"].Event = object  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "cail_robot.launching", None)
+    monkeypatch.delitem(sys.modules, "cail_robot.launching")  # read anew, and forgotten afterwards
+    return Opened(request.param)
 
 
-def of_kind(description: Made, *kinds: str) -> list[Made]:
-    return [made for made in description.below() if made.kind in kinds]
+WITHOUT_LIBRARIES = """
+import sys, types
+for name, kinds in {stand_in!r}.items():
+    module = sys.modules[name] = types.ModuleType(name)
+    for kind in kinds:
+        setattr(module, kind, object)
+sys.modules["launch.event"].Event = object
+for name in {libraries!r}:
+    sys.modules[name] = None
+import cail_robot.launching
+"""
 
 
-def defaults(description: Made) -> dict[str, str]:
-    return {made.get("name", 0): made.get("default_value") for made in of_kind(description, "DeclareLaunchArgument")}
+def test_launch_files_need_nothing_that_the_system_s_python_has_not() -> None:
+    """`ros2 launch` runs with that one, cail perhaps in an environment of its workspace."""
+    libraries = ("numpy", "yaml", "rich", "pyarrow", "torch", "rclpy", "pybullet", "h5py", "gymnasium", "safetensors")
+    program = WITHOUT_LIBRARIES.format(stand_in=STAND_IN, libraries=libraries)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
-def text(value: Any, arguments: dict[str, str]) -> str:
-    """What a substitution becomes when no argument is given; a package's share is the source tree's root."""
-    if isinstance(value, (list, tuple)):
-        return "".join(text(part, arguments) for part in value)
-    if not isinstance(value, Made):
-        return str(value)
-    if value.kind == "LaunchConfiguration":
-        return arguments[value.get("variable_name", 0)]
-    if value.kind == "PathJoinSubstitution":
-        return os.path.join(*(text(part, arguments) for part in value.get("substitutions", 0)))
-    if value.kind == "FindPackageShare":
-        assert value.get("package", 0) == "cail_robot", "launch and config files are in the share of cail_robot"
-        return str(ROOT)
-    return text(value.args[0], arguments)
+def robots(opened: Opened) -> list[dict[str, str]]:
+    """What each robot needs to be tried with every argument that it takes."""
+    if "robot" not in opened.declared:
+        return [{}]
+    every = {"scene": "true", "params_file": "p.yaml", "limits": "limits", "robot_ip": "127.0.0.9",
+             "robot_config": "ur5e", "device": "/dev/input/event9"}  # fmt: skip
+    found = [{"robot": robot, **more} for robot in opened.declared["robot"].kwargs["choices"] for more in ({}, every)]
+    return [one if one["robot"] == "ur5e" else {**one, "viewer": "true"} for one in found]  # that one has no window
 
 
 def test_there_are_launch_files() -> None:
     assert LAUNCH_FILES
 
 
-def test_every_argument_used_is_declared_and_described(description: Made) -> None:
-    declared = of_kind(description, "DeclareLaunchArgument")
-    names = [made.get("name", 0) for made in declared]
-    assert len(names) == len(set(names))
-    assert {made.get("variable_name", 0) for made in of_kind(description, "LaunchConfiguration")} == set(names)
-    for made in declared:
-        assert made.get("default_value") is not None
-        assert made.get("description")
+def test_every_argument_is_described_and_used(opened: Opened) -> None:
+    used: set[str] = set()
+    for given in robots(opened):
+        used |= opened.start(**given)[1].used
+    assert used == opened.declared.keys()
+    assert len([one for one in opened.entities if one.kind == "DeclareLaunchArgument"]) == len(opened.declared)
+    for one in opened.declared.values():
+        assert one.kwargs["default_value"] is not None
+        assert one.kwargs["description"]
 
 
-def test_every_executable_exists(description: Made) -> None:
+def test_every_executable_exists(opened: Opened) -> None:
     points = distribution("cail").entry_points
     ours = {(point.value.split(".")[0], point.name) for point in points if point.group == "console_scripts"}
     needed = {element.text for element in ElementTree.parse(ROOT / "src" / "cail_robot" / "package.xml").iterfind("exec_depend")}
-    started = of_kind(description, "Node", "LifecycleNode", "ExecutableInPackage")
-    assert started
-    for made in started:
-        package, executable = made.kwargs["package"], made.kwargs["executable"]
-        if package in PACKAGES:
-            assert (package, executable) in ours
-        else:
-            assert package in needed, f"src/cail_robot/package.xml lacks <exec_depend>{package}</exec_depend>"
+    for given in robots(opened):
+        actions, _ = opened.start(**given)
+        started = [one for one in actions if one.kind == "Node"]
+        started += [one.kwargs["cmd"][0] for one in actions if one.kind == "ExecuteProcess"]
+        assert started
+        for made in started:
+            package, executable = made.kwargs["package"], made.kwargs["executable"]
+            if package in PACKAGES:
+                assert (package, executable) in ours
+            else:
+                assert package in needed, f"src/cail_robot/package.xml lacks <exec_depend>{package}</exec_depend>"
 
 
-def test_the_cail_command_takes_what_it_is_given(description: Made) -> None:
-    for process in of_kind(description, "ExecuteProcess"):
-        program, *arguments = process.kwargs["cmd"]
-        if isinstance(program, Made) and program.kwargs.get("executable") == "cail":
-            build_parser().parse_args([text(argument, defaults(description)) for argument in arguments])
+def test_every_command_takes_what_it_is_given(opened: Opened) -> None:
+    """Each with its own parser: the options, and values of the right kind."""
+    from cail_robot.ur5e.up import UR5e
+    from cail_sim.scene import main as scene
+    from cail_sim.up import Sim
+    from cail_sim.ur5e_node import UR5eSim
 
-
-def test_the_training_node_takes_what_it_is_given(description: Made) -> None:
-    for node in of_kind(description, "Node"):
-        if node.kwargs["executable"] == "train_node":
+    arms = {"ur5e": UR5e, "ur5e-sim": UR5eSim}
+    for given in robots(opened):
+        for process in (one for one in opened.start(**given)[0] if one.kind == "ExecuteProcess"):
+            program, *arguments = process.kwargs["cmd"]
+            program = program.kwargs["executable"]
+            words = arguments[: arguments.index("--ros-args")] if "--ros-args" in arguments else arguments
             parser = Parser()
-            add_arguments(parser)
-            parser.add_argument("--report", choices=("true", "false"))
-            given = parser.parse_args([text(argument, defaults(description)) for argument in node.kwargs["arguments"]])
-            assert given.steps is None  # the method's own
-            (method,) = (m for m in of_kind(description, "DeclareLaunchArgument") if m.get("name", 0) == "method")
-            assert tuple(method.kwargs["choices"]) == METHODS
+            if program == "cail" and words[0] != "up":
+                parser = build_parser()
+            elif program == "cail":
+                arms[words[1]].add_arguments(parser)
+                words = words[2:]
+            elif program == "sim_node":
+                Sim.add_arguments(parser)
+            else:
+                with pytest.raises(SystemExit) as end:
+                    scene([*words, "--help"])
+                assert end.value.code == 0
+                continue
+            parser.parse_args(words)
 
 
-def test_every_parameter_file_and_included_launch_file_exists(description: Made) -> None:
-    files = [made.args[0] for made in of_kind(description, "ParameterFile", "PythonLaunchDescriptionSource")]
-    for node in of_kind(description, "Node", "LifecycleNode"):
-        files += [given for given in node.kwargs.get("parameters", []) if not isinstance(given, dict)]
-    for file in files:
-        path = Path(text(file, defaults(description)))
-        assert path.is_file(), path
+def test_the_training_node_takes_what_it_is_given(opened: Opened) -> None:
+    for node in (one for one in opened.start()[0] if one.kind == "Node" and one.kwargs["executable"] == "train_node"):
+        parser = Parser()
+        add_arguments(parser)
+        parser.add_argument("--report", choices=("true", "false"))
+        given = parser.parse_args(node.kwargs["arguments"])
+        assert given.steps is None  # the method's own
+        assert tuple(opened.declared["method"].kwargs["choices"]) == METHODS
 
 
-def launched(file: str, arguments: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The ends of the processes that the real launch service starts for a launch file."""
+def test_an_arm_plays_its_own_task_unless_told_otherwise(opened: Opened) -> None:
+    if "demonstrator" not in opened.declared:
+        pytest.skip("only a recording has a task of its own")
+    for robot, task in (("panda_sim", "panda"), ("ur5e_sim", "ur5e"), ("ur5e", "ur5e")):
+        commands = [one.kwargs["cmd"] for one in opened.start(robot=robot)[0] if one.kind == "ExecuteProcess"]
+        assert all(f"--task={task}" in command for command in commands if "record" in command)
+        told = [one.kwargs["cmd"] for one in opened.start(robot=robot, task="panda-carry")[0] if one.kind == "ExecuteProcess"]
+        assert all("--task=panda-carry" in command for command in told if "record" in command)
+
+
+LAUNCH = """
+import json, os, sys
+from launch import LaunchDescription, LaunchService
+from launch.actions import IncludeLaunchDescription, RegisterEventHandler
+from launch.event_handlers import OnProcessExit
+from launch.launch_description_sources import PythonLaunchDescriptionSource
+from launch_ros.substitutions import FindPackageShare
+
+file, arguments, kept = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
+source = PythonLaunchDescriptionSource([FindPackageShare("cail_robot"), f"/launch/{file}"])
+ended = []
+watch = RegisterEventHandler(OnProcessExit(on_exit=lambda event, _: ended.append((event.cmd, event.returncode))))
+service = LaunchService(noninteractive=True)
+included = IncludeLaunchDescription(source, launch_arguments=arguments.items())
+service.include_launch_description(LaunchDescription([watch, included]))
+code = service.run()
+json.dump(ended, open(kept, "w"))
+sys.exit(code)
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that launch started."""
+
+    cmd: list[str]
+    returncode: int
+
+
+def launched(file: str, arguments: dict[str, str], tmp_path: Path) -> tuple[list[Ended], int, str]:
+    """The processes that the real launch service started for a launch file, its own exit code, and what was on the screen."""
     pytest.importorskip("launch_ros.actions", reason="needs ROS 2's launch_ros, which pip does not have")
-    from launch import LaunchDescription, LaunchService
-    from launch.actions import IncludeLaunchDescription, RegisterEventHandler
-    from launch.event_handlers import OnProcessExit
-    from launch.launch_description_sources import PythonLaunchDescriptionSource
-    from launch_ros.substitutions import FindPackageShare
-
-    prefixes = [os.environ.get("AMENT_PREFIX_PATH", ""), sysconfig.get_path("data")]
-    monkeypatch.setenv("AMENT_PREFIX_PATH", os.pathsep.join(filter(None, prefixes)))
-    monkeypatch.setenv("ROS_LOG_DIR", str(tmp_path))
-    included = IncludeLaunchDescription(
-        PythonLaunchDescriptionSource([FindPackageShare("cail_robot"), f"/launch/{file}"]), launch_arguments=arguments.items()
-    )
-    ended: list[Any] = []
-    watch = RegisterEventHandler(OnProcessExit(on_exit=lambda event, _: ended.append(event)))
-    service = LaunchService(noninteractive=True)
-    service.include_launch_description(LaunchDescription([watch, included]))
-    service.run()
-    return ended
+    prefixes = os.pathsep.join(filter(None, [os.environ.get("AMENT_PREFIX_PATH", ""), sysconfig.get_path("data")]))
+    env = {**environment(), "AMENT_PREFIX_PATH": prefixes, "ROS_LOG_DIR": str(tmp_path / "log")}
+    command = [sys.executable, "-c", LAUNCH, file, json.dumps(arguments), str(tmp_path / "ended.json")]
+    done = subprocess.run(command, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, start_new_session=True)  # fmt: skip
+    ended = [Ended(*one) for one in json.loads((tmp_path / "ended.json").read_text())]
+    return ended, done.returncode, done.stdout
 
 
-def test_real_launch_hands_its_arguments_to_the_installed_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (process,) = launched("demo.launch.py", {"out": "nowhere", "seed": "odd"}, tmp_path, monkeypatch)
+def test_real_launch_hands_its_arguments_to_the_installed_command(tmp_path: Path) -> None:
+    (process,), code, _ = launched("demo.launch.py", {"out": "nowhere", "seed": "odd"}, tmp_path)
     program, *arguments = process.cmd
     assert Path(program).parts[-3:] == ("lib", "cail_core", "cail")
-    assert arguments == ["demo", "--out", "nowhere", "--seed", "odd"]
+    assert arguments == ["demo", "--out=nowhere", "--seed=odd"]
     assert process.returncode == 2  # the command's own word on a seed that is no number: it ran, and nothing was trained
+    assert code == 1
 
 
-def test_real_launch_starts_the_arm_and_the_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"robot": "panda_sim", "input": "scripted", "dataset": str(tmp_path / "d"), "demonstrator": "anna"}
-    given["task"] = "pointmass"
-    ended = launched("teleop_record.launch.py", given, tmp_path, monkeypatch)
-    arm, desk = sorted(ended, key=lambda event: "record" in event.cmd)
+def test_real_launch_records_and_ends_with_0(tmp_path: Path) -> None:
+    pytest.importorskip("pybullet", reason="needs PyBullet")
+    script = tmp_path / "s.txt"
+    script.write_text("press c\nwait 2\npress enter\nhold page-down 2.0\nwait 1.0\npress s\nwait 1\n")
+    given = {"input": "scripted", "script": str(script), "dataset": str(tmp_path / "d"), "demonstrator": "anna", "silence": "60",
+             "namespace": "left", "trim_idle": "True"}  # fmt: skip
+    (check, *both), code, _ = launched("teleop_record.launch.py", given, tmp_path)
+    arm, desk = sorted(both, key=lambda event: "record" in event.cmd)
     assert Path(arm.cmd[0]).parts[-3:] == ("lib", "cail_sim", "sim_node")
-    assert arm.cmd[1:] == ["--task", "pointmass", "--seed=0"]
-    assert Path(desk.cmd[0]).parts[-3:] == ("lib", "cail_core", "cail")
-    assert desk.cmd[1:] == [
-        "record", "--robot", "running", "--robot-type", "panda_sim", "--input", "scripted", "--script", "teleop.txt",
-        "--dataset", str(tmp_path / "d"), "--demonstrator", "anna", "--task", "pointmass", "--rate", "50",
-    ]  # fmt: skip
-    assert 2 in (arm.returncode, desk.returncode)  # a point mass is no arm's task: whoever says so first ends the other
+    assert arm.cmd[1:] == ["--task=panda", "--namespace=left", "--seed=0"]
+    assert "--check" in check.cmd
+    assert "--trim-idle=true" in desk.cmd
+    assert [event.returncode for event in (check, arm, desk)] == [0, 0, 0]
+    assert code == 0
+    assert [row.demonstrator for row in DemoDataset(tmp_path / "d").rows] == ["anna"]
+
+
+def test_real_launch_leaves_the_keys_to_who_steers_by_a_device(tmp_path: Path) -> None:
+    pytest.importorskip("launch_ros.actions", reason="needs ROS 2's launch_ros, which pip does not have")
+    pytest.importorskip("pybullet", reason="needs PyBullet")
+    prefixes = os.pathsep.join(filter(None, [os.environ.get("AMENT_PREFIX_PATH", ""), sysconfig.get_path("data")]))
+    given = {"input": "joy_topic", "dataset": str(tmp_path / "d")}
+    command = [sys.executable, "-c", LAUNCH, "teleop_record.launch.py", json.dumps(given), str(tmp_path / "ended.json")]
+    env = {"AMENT_PREFIX_PATH": prefixes, "ROS_LOG_DIR": str(tmp_path / "log"), "PYTHONPATH": os.pathsep.join(sys.path)}
+    with at_terminal(command, ROS_DOMAIN_ID=environment()["ROS_DOMAIN_ID"], CAIL_REALTIME="0", **env) as window:
+        window.wait_for("IDLE: connected to simulated Franka Panda", 90.0)
+        for key, text in (("c", "ENABLED: motion is permitted"), ("Escape", "FAULT: stop was called"), ("q", "ended with 0")):
+            window.type(key)
+            window.wait_for(text, 60.0)
+
+
+@pytest.mark.parametrize(
+    ("file", "given", "words"),
+    [
+        ("teleop_record.launch.py", {"task": "pointmass"}, "seen through an arm's topics"),
+        ("teleop_record.launch.py", {"viewer": "true", "robot": "ur5e"}, "viewer:=true is for a simulator of ours"),
+        ("teleop_record.launch.py", {"params_file": "limits"}, "give a ROS parameter file"),
+        ("deploy.launch.py", {"policy": "nowhere"}, "nowhere"),
+    ],
+)
+def test_real_launch_starts_nothing_that_does_not_fit(
+    file: str, given: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "s.txt").write_text("wait 0\n")
+    given = {"input": "scripted", "script": str(tmp_path / "s.txt"), "dataset": str(tmp_path / "d"), **given}
+    ended, code, said = launched(file, given, tmp_path)
+    assert [any("--check" in word for word in event.cmd) for event in ended] == [True]
+    assert ended[0].returncode == 2
+    assert code == 1
     assert not (tmp_path / "d").exists()
+    assert words in said
 
 
-def test_real_launch_hands_its_arguments_to_the_training_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_launch_says_the_last_words_of_an_arm_that_dies(tmp_path: Path) -> None:
+    """A control box that is there for the check and not for the arm: its ports are another's."""
+    pytest.importorskip("rtde_control", reason="needs ur_rtde")
+    pytest.importorskip("pybullet", reason="needs PyBullet")
+    from cail_sim.ursim.process import free_host
+    from cail_sim.ursim.server import Ports
+
+    host, script = free_host(), tmp_path / "s.txt"
+    script.write_text("wait 60\n")
+    with socket.socket() as other:
+        other.bind((host, Ports().rtde))
+        other.listen()
+        given = {"robot": "ur5e_sim", "robot_ip": host, "input": "scripted", "script": str(script)}
+        given["dataset"] = str(tmp_path / "d")
+        ended, code, said = launched("teleop_record.launch.py", given, tmp_path)
+    assert [event.returncode for event in ended if "ur5e-sim" in event.cmd] == [2]
+    assert code == 1
+    assert "the arm's node ended with exit code 2. Its last words:" in said
+    assert "  cail: " in said.split("Its last words:")[1]
+    assert "launch.log" in said
+
+
+def test_real_launch_hands_its_arguments_to_the_training_node(tmp_path: Path) -> None:
     given = {"task": "pointmass", "demos": str(tmp_path / "d"), "method": "bc", "out": str(tmp_path / "run"), "report": "false"}
-    (process,) = launched("train.launch.py", given, tmp_path, monkeypatch)
+    (process,), code, _ = launched("train.launch.py", given, tmp_path)
     program, *arguments = process.cmd[: process.cmd.index("--ros-args")]
     assert Path(program).parts[-3:] == ("lib", "cail_robot", "train_node")
     assert arguments == [
-        "--task", "pointmass", "--demos", str(tmp_path / "d"), "--method", "bc", "--seed", "0", "--steps", "default",
-        "--out", str(tmp_path / "run"), "--report", "false",
+        "--task=pointmass", f"--demos={tmp_path / 'd'}", "--method=bc", "--seed=0", "--steps=default",
+        f"--out={tmp_path / 'run'}", "--report=false",
     ]  # fmt: skip
     assert process.returncode == 2  # there is no dataset
+    assert code == 1
     assert not (tmp_path / "run").exists()

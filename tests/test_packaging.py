@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -80,7 +81,7 @@ def copy_tree(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
             if source.is_symlink():
                 target.symlink_to(os.readlink(source))
             else:
-                target.write_bytes(source.read_bytes())
+                shutil.copy(source, target)  # with its permissions: some are programs
         return folder
 
     return copy
@@ -181,7 +182,7 @@ def test_sdist_gives_the_same_wheel_as_the_tree(archives: dict[str, Path]) -> No
 
 def test_sdist_has_the_linked_folders_in_both_places(archives: dict[str, Path]) -> None:
     for folder in ("launch", "config"):
-        expected = {Path(name).name for name in tracked() if name.startswith(f"{folder}/")}
+        expected = {str(Path(name).relative_to(folder)) for name in tracked() if name.startswith(f"{folder}/")}
         assert files_below(archives["unpacked"] / folder) == expected
         assert files_below(archives["unpacked"] / "src" / "cail_robot" / folder) == expected
 

@@ -10,6 +10,7 @@ setup(
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
+        ("bin", ["bin/cail"]),  # colcon puts this folder on the PATH, but not lib/, where ROS has executables
     ],
     install_requires=["setuptools"],
     zip_safe=True,
@@ -17,7 +18,7 @@ setup(
     maintainer_email="maintainers@cail.example",
     description="Confidence-aware imitation learning: demonstrations, tasks, learners, the cail command",
     license="Apache-2.0",
-    tests_require=["pytest"],
+    extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": ["cail = cail_core.cli:main"],

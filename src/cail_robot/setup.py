@@ -17,12 +17,13 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed", "*.xml"]},
+    package_data={package_name: ["py.typed", "*.xml", "data/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
         ("share/" + package_name + "/launch", files("launch/*.launch.py")),
         ("share/" + package_name + "/config", files("config/*.yaml")),
+        *(("share/" + package_name + "/" + folder, files(folder + "/*")) for folder in files("config/*/")),
     ],
     install_requires=["setuptools"],
     zip_safe=True,
@@ -30,7 +31,7 @@ setup(
     maintainer_email="maintainers@cail.example",
     description="Arms on ROS 2 for confidence-aware imitation learning: contract, safety filter, UR5e, teleoperation",
     license="Apache-2.0",
-    tests_require=["pytest"],
+    extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": ["train_node = cail_robot.train_node:main", "ur5e_node = cail_robot.ur5e.up:main"],

@@ -6,7 +6,7 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed", "data/*"]},
+    package_data={package_name: ["py.typed"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -17,10 +17,10 @@ setup(
     maintainer_email="maintainers@cail.example",
     description="Simulated arms and tasks for confidence-aware imitation learning",
     license="Apache-2.0",
-    tests_require=["pytest"],
+    extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": ["sim_node = cail_sim.up:main"],
+        "console_scripts": ["scene_node = cail_sim.scene:main", "sim_node = cail_sim.up:main"],
         "cail.arms": [
             "sim = cail_sim.up:Sim",
             "ur5e-sim = cail_sim.ur5e_node:UR5eSim",

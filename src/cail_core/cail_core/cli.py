@@ -12,13 +12,15 @@ from typing import Any, NoReturn
 
 from cail_core import __version__
 from cail_core.errors import CailError
+from cail_core.launch_words import launched, spoken
 
 
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one line, and where to look."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+        where = "ros2 launch … --show-args" if launched() else f"{self.prog} --help"
+        self.exit(2, f"{spoken(f'{self.prog}: {message}')}; see `{where}`\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -42,7 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         args = build_parser().parse_args(argv)
         return args.run(args) or 0
     except CailError as fault:
-        say(f"cail: {fault}")
+        say(spoken(f"cail: {fault}"))
         return 2
     except KeyboardInterrupt:
         say("cail: interrupted; what was saved is intact")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import platform
 import sys
 from collections.abc import Sequence
@@ -45,8 +46,30 @@ def listed(what: str, faults: Sequence[str]) -> str:
     return f"{what}: {len(faults)} faults\n" + "\n".join(shown)
 
 
+PACKAGES = {
+    "ros": "mcap mcap-ros2-support",
+    "ur": "ur-rtde",
+    "sim": f"{'pybullet' if sys.version_info < (3, 12) else 'pybullet-arm64'} imageio-ffmpeg",
+    "mujoco": "mujoco imageio",
+    "bench": "scipy",
+    "ray": "ray",
+    "tune": "optuna",
+}
+"""What each extra of the distribution brings beyond ROS 2 itself."""
+
+
+def in_workspace() -> bool:
+    """Whether a colcon workspace runs this: there is no distribution of all of cail then, and ROS 2 is the underlay's."""
+    try:
+        importlib.metadata.distribution("cail")
+    except importlib.metadata.PackageNotFoundError:
+        return True
+    return False
+
+
 def how_to_add(extra: str) -> str:
-    """The command that installs an extra of this distribution; where there is nothing to install, why, and the way out."""
+    """The command that installs an extra of this distribution; where there is nothing to install, why, and the way out. In a
+    workspace the packages by name, so that no second ROS 2 and no second cail come with them."""
     what, last = WHEELS_END.get(extra, ("", (9, 9)))
     if extra == "sim" and (sys.platform, platform.machine()) != ("linux", "x86_64"):
         last = (3, 11)  # PyBullet's own wheels
@@ -54,4 +77,6 @@ def how_to_add(extra: str) -> str:
         newest = ".".join(map(str, last))
         return (f"{what} has no ready-built wheel for Python {platform.python_version()}, the last is {newest}: "
                 f"make install PYTHON=python{newest}")
+    if in_workspace():
+        return f"pip install {PACKAGES[extra]}"
     return f"in cail's source folder: pip install -c constraints.txt -e '.[{extra}]'"

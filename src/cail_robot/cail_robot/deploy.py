@@ -16,6 +16,7 @@ from cail_core import durable
 from cail_core.cli import say, whole_number
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput
+from cail_core.launch_words import spoken
 from cail_core.recording.frames import recordable
 from cail_core.terminal import Terminal
 from cail_robot.deploy_config import DeployConfig, Deployment, prepare, scripted
@@ -23,7 +24,7 @@ from cail_robot.deploy_phase import Phase
 from cail_robot.deploy_screen import line, screen
 from cail_robot.deploy_session import Session
 from cail_robot.limits import Limits
-from cail_robot.record import INPUTS, ROBOTS, arm_of, arm_options, source_of
+from cail_robot.record import INPUTS, ROBOTS, add_arm_arguments, arm_limits, arm_of, check_dataset, source_of, switch
 from cail_robot.recorder import SILENCE_S, Recorder
 from cail_robot.teleop import Steering, TeleopConfig, Wish
 
@@ -43,9 +44,6 @@ def register(commands: Any) -> None:
         "listed, and nothing starts. Touching the teleop device takes over.",
     )
 
-    def switch(name: str, text: str) -> None:
-        p.add_argument(name, nargs="?", const="true", default="false", choices=("true", "false"), help=text)
-
     p.add_argument("--policy", type=Path, required=True, metavar="P",
                    help="the policy's folder, such as RUN/policy; mix:NAME with --task: the task's scripted people instead")
     p.add_argument("--robot", choices=(*ROBOTS, "running"), default="panda_sim",
@@ -62,13 +60,14 @@ def register(commands: Any) -> None:
     p.add_argument("--device", metavar="FILE", help="gamepad or spacemouse: /dev/input/event… (default: the first that fits)")
     p.add_argument("--script", type=Path, metavar="FILE", help="with --input scripted: what to do")
     p.add_argument("--operator", default=getpass.getuser(), metavar="NAME", help="who takes over (default: the user)")
-    switch("--record", "record every episode, takeovers as demonstrations of the operator")
+    switch(p, "--record", "record every episode, takeovers as demonstrations of the operator")
     p.add_argument("--dataset", type=Path, default=Path("deployments"), metavar="D", help="for --record (default: deployments)")
-    switch("--dry-run", "everything but motion: show what would be commanded")
-    switch("--without-guard", "run a policy that has no out-of-distribution guard, or without it")
-    switch("--other-robot", "run a policy on another robot than it was trained on")
-    switch("--beyond-stress", "run a policy slower, later or with a worse tracker than its card was shown to hold")
-    switch("--check", "hold the card against task and arm, start nothing")
+    switch(p, "--dry-run", "everything but motion: show what would be commanded")
+    switch(p, "--without-guard", "run a policy that has no out-of-distribution guard, or without it")
+    switch(p, "--other-robot", "run a policy on another robot than it was trained on")
+    switch(p, "--beyond-stress", "run a policy slower, later or with a worse tracker than its card was shown to hold")
+    p.add_argument("--check", nargs="?", const="true", default="false", choices=("true", "all", "false"),
+                   help="hold the card against task and arm, start nothing; all: also what takes over and where recordings go")
     p.add_argument("--viewer", choices=("true", "false"), default="false", help="show the simulator's window (default: false)")
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="of the simulator's scenes (default: 0)")
     p.add_argument("--config", default="deploy", metavar="FILE", help="settings (default: the installed deploy.yaml)")
@@ -76,6 +75,7 @@ def register(commands: Any) -> None:
                    help=f"seconds without a message on a needed topic that end a recording (default: {SILENCE_S:g})")
     p.add_argument("--results", type=Path, metavar="FILE.json", help="write how each episode ended, for other programs")
     p.add_argument("--namespace", default="arm", help="of the arm's topics (default: arm)")
+    add_arm_arguments(p)
     p.set_defaults(run=_run)
 
 
@@ -107,16 +107,16 @@ def _run(args: argparse.Namespace) -> int:
     if _mix(args) and not args.task:
         raise BadInput(f"expected --task with --policy {args.policy}: whose scripted people")
     args.task = args.task or _task_of(args.policy)
-    if args.robot != "running":
-        plan = _prepare(args, robot, _limits(args))
-        if args.check == "true":
-            return _say_fit(plan)
     teleop, config = load_config(TeleopConfig, find_config("teleop")), load_config(DeployConfig, find_config(args.config))
+    if args.robot != "running":
+        plan = _prepare(args, robot, arm_limits(args))
+        if args.check != "false":
+            return _checked(args, plan, teleop)
     with ExitStack() as stack:
         things = recordable(args.task).over_topics(recordable(args.task).spec.fps).needs
         from cail_robot.ros import Nodes  # first: it says how to add rclpy where it is missing
 
-        nodes = stack.enter_context(Nodes(with_arm=args.robot != "running"))
+        nodes = stack.enter_context(Nodes(with_arm=args.robot != "running", params_file=args.params_file))
         from cail_robot.policy_node import PolicyNode
         from cail_robot.record_nodes import RecorderNode
 
@@ -124,8 +124,8 @@ def _run(args: argparse.Namespace) -> int:
         nodes.spin(node)
         if args.robot == "running":
             plan = _prepare(args, robot, node.arm_limits(NODE_PATIENCE_S))
-            if args.check == "true":
-                return _say_fit(plan)
+            if args.check != "false":
+                return _checked(args, plan, teleop)
         source, terminal = (Nobody(), None) if args.input == "none" else source_of(args, teleop, stack)
         recorder = _recorder(args, plan, stack)
         if make_arm := arm_of(args):
@@ -159,14 +159,10 @@ def _write_results(file: Path, session: Session) -> None:
 def _task_of(folder: Path) -> str:
     from cail_core.policy import load_policy
 
+    if not (folder / "policy.json").is_file() and (folder / "policy" / "policy.json").is_file():
+        raise BadInput(f"expected a policy's folder, given the run {folder}; its policy is --policy {folder / 'policy'}")
+
     return load_policy(folder).card.task
-
-
-def _limits(args: argparse.Namespace) -> Limits:
-    """Those that the arm's node will start with."""
-    arm, options = arm_options(args)
-    limits: Limits = arm.limits(options) if hasattr(arm, "limits") else load_config(Limits, find_config("limits"))
-    return limits
 
 
 def _mix(args: argparse.Namespace) -> str:
@@ -182,6 +178,16 @@ def _prepare(args: argparse.Namespace, robot: str, limits: Limits) -> Deployment
         without_guard=args.without_guard == "true", other_robot=args.other_robot == "true",
         beyond_stress=args.beyond_stress == "true",
     )  # fmt: skip
+
+
+def _checked(args: argparse.Namespace, plan: Deployment, teleop: TeleopConfig) -> int:
+    """The policy fits; with `all` what steers and where recordings go as well. Nothing is started or made."""
+    if args.check == "all" and args.input != "none":
+        with ExitStack() as stack:
+            source_of(args, teleop, stack)[0].close()
+    if args.check == "all" and args.record == "true" and args.dry_run == "false":
+        check_dataset(args.dataset, plan.task, plan.robot, plan.rate)
+    return _say_fit(plan)
 
 
 def _say_fit(plan: Deployment) -> int:
@@ -245,6 +251,6 @@ def _summary(session: Session, recorder: Recorder | None, ended: int) -> int:
         say(f"cail: ended by {signal.Signals(ended).name}; the arm was commanded to rest, what was saved is intact")
         return 128 + ended
     if session.fault:
-        say(f"cail: {session.fault}")
+        say(spoken(f"cail: {session.fault}"))
         return 1
     return 0

@@ -60,6 +60,11 @@ class Parts:
         """What is being saved is completed."""
         self._worker.shutdown(wait=True)
 
+    @property
+    def on(self) -> bool:
+        """Whether anything is recorded at all."""
+        return self._recorder is not None
+
     def _submit(self, job: Callable[[Recorder], None]) -> None:
         recorder = self._recorder
         if recorder is not None:

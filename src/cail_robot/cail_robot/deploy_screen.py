@@ -54,11 +54,15 @@ def line(session: Session) -> str:
     if session.dry_run and session.phase is Phase.POLICY:
         return f"would command {twist(session)} | {guard(session)} | {session.message}"
     said = "".join(f" | {text}" for text in (session.message, session.warning, session.parts.trouble) if text)
-    return f"{session.phase.value} | {len(session.tally.episodes) + (session.phase in OPEN)} of {session.episodes}{said}"
+    return f"{phase(session)} | {len(session.tally.episodes) + (session.phase in OPEN)} of {session.episodes}{said}"
 
 
 def who(session: Session) -> str:
-    return f"{session.commander} commands" if session.phase in (Phase.POLICY, Phase.OPERATOR) else session.phase.value
+    return f"{session.commander} commands" if session.phase in (Phase.POLICY, Phase.OPERATOR) else phase(session)
+
+
+def phase(session: Session) -> str:
+    return "the episode has ended" if session.phase is Phase.SAVING and not session.parts.on else session.phase.value
 
 
 def twist(session: Session) -> str:

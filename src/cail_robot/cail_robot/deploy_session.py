@@ -24,7 +24,22 @@ from cail_robot.deploy_recording import Parts
 from cail_robot.deploy_stress import WAY_OUT, Measuring
 from cail_robot.deploy_tally import Played, Tally, outcome_of_stop
 from cail_robot.recorder import Recorder
-from cail_robot.teleop import FAILURE, GRIP, NOWHERE, QUIT, RECOVER, REDO, RESET, START, STOP, SUCCESS, Input, Steering, Wish
+from cail_robot.teleop import (
+    FAILURE,
+    GRIP,
+    LEAVE,
+    NOWHERE,
+    QUIT,
+    RECOVER,
+    REDO,
+    RESET,
+    START,
+    STOP,
+    SUCCESS,
+    Input,
+    Steering,
+    Wish,
+)
 
 GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
@@ -118,7 +133,7 @@ class Session:
                 self.message = str(fault)
 
     def _event(self, event: str) -> None:
-        if event == QUIT:
+        if event in (QUIT, LEAVE):
             self._end("")
         elif event == STOP:
             if not self.dry_run:

@@ -61,8 +61,10 @@ class Desk:
         if event == START:
             self._begin()
         elif event in (SUCCESS, FAILURE):
+            says = self._recorder.task_outcome
             saved = self._recorder.save(event)
-            self.message = f"saved episode {saved.episode} as {saved.outcome}: {saved.frames} frames, {saved.bag.name}"
+            against = f"; the task says {says}" if event == SUCCESS and says not in (None, "success") else ""
+            self.message = f"saved episode {saved.episode} as {saved.outcome}: {saved.frames} frames, {saved.bag.name}{against}"
         elif event == REDO:
             self._recorder.discard()
             self._redo = True

@@ -15,7 +15,9 @@ from cail_robot.arm import Vector
 class Limits:
     """`config/limits.yaml`. The defaults are the safe ones; a lab that needs more says so."""
 
-    max_linear_speed: float = setting(0.25, "norm of the tool's velocity, m/s (ISO 10218's reduced speed)", low=0.001, high=3.0)
+    max_linear_speed: float = setting(
+        0.25, "norm of the tool's velocity, m/s; 0.25 is ISO 10218's reduced speed", low=0.001, high=3.0
+    )
     max_angular_speed: float = setting(0.5, "norm of the tool's angular velocity, rad/s", low=0.001, high=6.3)
     max_linear_acceleration: float = setting(2.5, "of commanded motion, m/s^2", low=0.01, high=100.0)
     max_angular_acceleration: float = setting(5.0, "of commanded motion, rad/s^2", low=0.01, high=200.0)
@@ -63,14 +65,14 @@ class Limits:
                     found.append(f"{field.name}: expected finite numbers, given {value}")
             elif not (math.isfinite(value) and low <= value <= high):
                 found.append(f"{field.name}: expected {low:g} … {high:g}, given {value!r}")
+        low, high = self.workspace_low, self.workspace_high
+        if len(low) != 3 or len(high) != 3:
+            found.append(f"workspace_low, workspace_high: expected x, y, z each, given {len(low)} and {len(high)} numbers")
         return found or self._contradictions()
 
     def _contradictions(self) -> list[str]:
         found = []
-        low, high = self.workspace_low, self.workspace_high
-        if len(low) != 3 or len(high) != 3:
-            return [f"workspace_low, workspace_high: expected x, y, z each, given {len(low)} and {len(high)} numbers"]
-        for axis, least, greatest in zip("xyz", self.floor, high, strict=True):
+        for axis, least, greatest in zip("xyz", self.floor, self.workspace_high, strict=True):
             if not greatest - least > 2 * self.workspace_margin_m:
                 found.append(
                     f"workspace: {axis} from {least:g} to {greatest:g} m is not wider than two margins"
@@ -101,6 +103,15 @@ class Limits:
         if self.singularity_slow_at and not self.singularity_slowest_at > self.singularity_slow_at:
             found.append("singularity_slowest_at: expected more than singularity_slow_at")
         return found
+
+    def text(self) -> str:
+        """What is in force, for a log: a limit that somebody meant to change shows here that it has not."""
+        room = ", ".join(f"{axis} {a:g} … {b:g}" for axis, a, b in zip("xyz", self.floor, self.ceiling, strict=True))
+        boxes = f", {len(self.keep_out)} keep-out boxes" if self.keep_out else ""
+        return (
+            f"limits in force: {self.max_linear_speed:g} m/s, {self.max_angular_speed:g} rad/s,"
+            f" {self.max_linear_acceleration:g} m/s², stale after {self.stale_after_s:g} s, tool within {room} m{boxes}"
+        )
 
     @cached_property
     def floor(self) -> Vector:

@@ -9,22 +9,22 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
 from geometry_msgs.msg import PoseStamped, TwistStamped
 from rcl_interfaces.msg import FloatingPointRange, ParameterDescriptor, SetParametersResult
-from rclpy.exceptions import ParameterUninitializedException
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Float64
+from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
-from cail_core.config import build
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, Arm, ArmState, Twist
 from cail_robot.control import ArmControl, Cycle, State, Status
 from cail_robot.limits import Limits
 from cail_robot.pacing import Pace
+from cail_robot.params import LIMITS, flat, limits_with, nearest, number
 from cail_robot.ros import COMMAND_QOS, HEARD_COMMAND_QOS, STATE_QOS, STATUS_QOS, ByHand, taken
 from cail_robot.safety import CLIPPED
 
@@ -35,6 +35,8 @@ LEVELS = {
     State.HOLDING: DiagnosticStatus.WARN,
     State.FAULT: DiagnosticStatus.ERROR,
 }
+ROS_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
+"""Of every node; rclpy's own."""
 FINISH_S = 0.4
 """How long a moving arm may take to come to rest when the node ends."""
 
@@ -43,11 +45,15 @@ class ArmNode(Node):  # type: ignore[misc]
     """Topics and services around an `ArmControl`; a thread of its own runs the control loop, paced by sleeping."""
 
     def __init__(self, arm: Arm, limits: Limits, *, namespace: str = "arm", name: str = "arm_node", paced: bool = True) -> None:
-        super().__init__(name, namespace=namespace)
+        super().__init__(name, namespace=namespace, automatically_declare_parameters_from_overrides=True)
+        self._paced = paced
+        self._given = self._take_given(paced)
         self._published = self._unpublished = 0
         self._logged = ""
         limits = self._declare_limits(limits)
-        rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0)
+        rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0,
+                             read_only=True)  # fmt: skip
+        self._describe(arm)
         self._period_s, self._every = arm.period, max(1, round(1 / (rate * arm.period)))
         self._status = self.create_publisher(DiagnosticStatus, "status", STATUS_QOS)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", STATE_QOS)
@@ -72,9 +78,10 @@ class ArmNode(Node):  # type: ignore[misc]
         self.create_service(Trigger, "reset", self._on_reset)
         self.create_timer(1.0, self._diagnose)
         self.set_up()
+        for name in self._given:
+            self.get_logger().warning(f"there is no parameter {name}, so it changes nothing; {nearest(name)}")
 
         self.alive = True
-        self._paced = paced
         self._ending = threading.Event()
         self._heard = threading.Semaphore(0)
         self._pace = Pace(arm.period)
@@ -86,6 +93,16 @@ class ArmNode(Node):  # type: ignore[misc]
 
     periods_per_command = 1
     """Where time waits for commands: how long each of them acts."""
+
+    def _describe(self, arm: Arm) -> None:
+        """The robot's URDF, where the arm has one: for RViz, robot_state_publisher and whoever needs the names of its frames."""
+        urdf = getattr(arm, "description", "")
+        self._declare("robot_description", urdf, "the robot as URDF; also on the topic robot_description", read_only=True)
+        if urdf:
+            self._description = self.create_publisher(String, "robot_description", STATUS_QOS)
+            self._description.publish(String(data=urdf))
+        self._fingers: tuple[str, ...] = getattr(arm, "finger_joints", ())
+        self._finger_travel_m: float = getattr(arm, "finger_travel_m", 0.0)
 
     def set_up(self) -> None:
         """What a node for a particular arm adds, before its control loop starts."""
@@ -157,7 +174,9 @@ class ArmNode(Node):  # type: ignore[misc]
         """A state and the twist that led to it, under one stamp. The gripper, which has no stamp, goes first."""
         frame = self.control.arm.base_frame
         self.send(self._gripper, Float64(data=state.gripper))
-        joints = JointState(name=self.control.arm.joint_names, position=state.q, velocity=state.qdot)
+        fingers = [state.gripper * self._finger_travel_m] * len(self._fingers)
+        joints = JointState(name=[*self.control.arm.joint_names, *self._fingers], position=[*state.q, *fingers])
+        joints.velocity = [*state.qdot, *[0.0] * len(fingers)]
         joints.header.stamp = stamp
         self.send(self._joints, joints)
         self.send(self._executed, stamped_twist(executed, stamp, frame))
@@ -218,7 +237,7 @@ class ArmNode(Node):  # type: ignore[misc]
             **{f"filter_{verdict.value.replace(' ', '_')}": count for verdict, count in counts.items()},
         )
         array = DiagnosticArray(status=[message])
-        array.header.stamp = self.get_clock().now().to_msg()
+        array.header.stamp = stamp_of(self.seconds())
         self.send(self._diagnostics, array)
 
     # What comes in.
@@ -254,50 +273,68 @@ class ArmNode(Node):  # type: ignore[misc]
 
     # Parameters: every limit, with its type, range and description.
 
-    def _declare(self, name: str, value: Any, text: str, low: float | None = None, high: float | None = None) -> Any:
-        descriptor = ParameterDescriptor(description=text)
+    def _take_given(self, paced: bool) -> dict[str, Any]:
+        """What parameter files and -p say to this node, for `_declare` to judge: rclpy would stop at the first fault."""
+        if paced and self.get_parameter("use_sim_time").value:
+            raise ConfigError("use_sim_time: an arm in real time has the clock of this machine; leave it out, or start the "
+                              "simulator with --pace commands, which publishes /clock")  # fmt: skip
+        names = [name for name in self.get_parameters_by_prefix("") if not name.startswith(ROS_PARAMETERS)]
+        given = {name: self.get_parameter(name).value for name in names}
+        for name in names:
+            self.undeclare_parameter(name)
+        return given
+
+    def _declare(
+        self, name: str, value: Any, text: str, low: float | None = None, high: float | None = None, *, read_only: bool = False
+    ) -> Any:
+        descriptor = ParameterDescriptor(description=text, read_only=read_only)
+        value = self._given.pop(name, value)
         if low is not None and high is not None:
             descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
-        if isinstance(value, list) and not value:  # an empty list has no type of its own
-            self.declare_parameter(name, Parameter.Type.DOUBLE_ARRAY, descriptor)
-            try:
-                return list(self.get_parameter(name).value)
-            except ParameterUninitializedException:
-                return []
-        return self.declare_parameter(name, value, descriptor).value
+            value = _inside(name, value, low, high)
+        if isinstance(value, list) and not value:
+            # An empty list has no type of its own; one that stays unset would empty every answer with others in it.
+            self.declare_parameter(name, Parameter.Type.DOUBLE_ARRAY, descriptor, ignore_override=True)
+            self.set_parameters([Parameter(name, Parameter.Type.DOUBLE_ARRAY, [])])
+            return []
+        return self.declare_parameter(name, value, descriptor, ignore_override=True).value
 
     def _declare_limits(self, limits: Limits) -> Limits:
-        values = {}
+        changed = {name: self._given.pop(name) for name in LIMITS if name in self._given}
+        limits = limits_with(limits, changed)
         for field in fields(limits):
             about = field.metadata
-            value = flat(getattr(limits, field.name))
-            values[field.name] = self._declare(field.name, value, about["help"], about["low"], about["high"])
-        return limits_from(values)
+            self._declare(field.name, flat(getattr(limits, field.name)), about["help"], about["low"], about["high"])
+        self.get_logger().info(limits.text() + (f"; given as parameters: {', '.join(changed)}" if changed else ""))
+        return limits
 
     def _set_parameters(self, parameters: Sequence[Parameter]) -> SetParametersResult:
-        changed = {p.name: p.value for p in parameters if p.name in Limits.__dataclass_fields__}
+        if self._paced and any(p.name == "use_sim_time" and p.value for p in parameters):
+            return SetParametersResult(successful=False, reason="an arm in real time has the clock of this machine")
+        changed = {p.name: p.value for p in parameters if p.name in LIMITS}
         if changed:
-            now = {field.name: flat(getattr(self.control.filter.limits, field.name)) for field in fields(Limits)}
             try:
-                self.control.set_limits(limits_from({**now, **changed}))
+                self.control.set_limits(limits_with(self.control.filter.limits, changed))
             except ConfigError as fault:
                 return SetParametersResult(successful=False, reason=str(fault))
+            self.get_logger().info(f"{self.control.filter.limits.text()}; changed: {', '.join(changed)}")
         return SetParametersResult(successful=True)
 
 
-def flat(value: Any) -> Any:
-    """A limit as a ROS parameter: numbers, or a list of numbers (keep-out boxes one after the other)."""
-    if isinstance(value, tuple):
-        return [float(n) for item in value for n in (item if isinstance(item, tuple) else (item,))]
-    return value
+def _inside(name: str, value: Any, low: float, high: float) -> float:
+    """The number, a whole one as one with a point; ConfigError where it is none or out of range."""
+    try:
+        found = number(value)
+    except ValueError as fault:
+        raise ConfigError(f"{name}: {fault}") from None
+    if not low <= found <= high:
+        raise ConfigError(f"{name}: expected {low:g} … {high:g}, given {found:g}")
+    return found
 
 
-def limits_from(values: dict[str, Any]) -> Limits:
-    """Limits from ROS parameters; ConfigError lists every fault."""
-    plain: dict[str, Any] = {name: value if isinstance(value, float) else list(value) for name, value in values.items()}
-    boxes = plain["keep_out"]
-    plain["keep_out"] = [boxes[i : i + 6] for i in range(0, len(boxes), 6)]
-    return build(Limits, plain, "parameters of the arm node")
+def stamp_of(seconds: float) -> Time:
+    nanoseconds = round(seconds * 1e9)
+    return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
 
 
 def pairs(**values: Any) -> list[KeyValue]:

@@ -19,7 +19,7 @@ from cail_core.recording import cdr
 from cail_core.recording.moments import STILL, Moment, Vector
 from cail_robot.arm import ArmError
 from cail_robot.limits import Limits
-from cail_robot.node import limits_from
+from cail_robot.params import limits_from
 from cail_robot.record_nodes import TeleopNode
 from cail_robot.ros import STATE_QOS
 
@@ -107,8 +107,8 @@ class PolicyNode(TeleopNode):
             self._events.publish(String(data=text))
 
     def arm_limits(self, timeout_s: float) -> Limits:
-        """The limits that the arm's node has now, all that have a value everywhere. Another thread must spin this node."""
-        names = [field.name for field in fields(Limits) if field.default != ()]  # one without a value spoils the whole answer
+        """The limits that the arm's node has now. Another thread must spin this node."""
+        names = [field.name for field in fields(Limits)]
         until = time.monotonic() + timeout_s
         future = None
         while time.monotonic() < until:
@@ -116,7 +116,7 @@ class PolicyNode(TeleopNode):
                 future = self._limits_client.call_async(GetParameters.Request(names=names))
             if future is not None and future.done():
                 found = {name: _value(answer) for name, answer in zip(names, future.result().values, strict=True)}
-                return limits_from({**found, "keep_out": []})
+                return limits_from(found)
             time.sleep(0.02)
         raise ArmError(f"waited {timeout_s:g} s for {self.get_namespace()}/arm_node; is the arm's node up (`cail up sim`)?")
 

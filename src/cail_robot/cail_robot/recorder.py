@@ -53,6 +53,20 @@ class Saved:
     bag: Path
 
 
+def check_fit(root: Path, task: RecordableTask, robot: str, rate: int) -> None:
+    """BadInput where the dataset that is there is one of something else."""
+    info, spec = layout.read_info(root), task.spec
+    has = {"task": info.get("cail", {}).get("task"), "robot": info["robot_type"], "rate": info["fps"]}
+    wanted = {"task": spec.name, "robot": robot, "rate": rate}
+    faults = [f"{key}: it has {has[key]}, this recording has {wanted[key]}" for key in has if has[key] != wanted[key]]
+    faults += [
+        fault.replace("the first", "the dataset").replace("the second", "this recording")
+        for fault in differences(features_from_json(info["features"]), features_of(spec))
+    ]
+    if faults:
+        raise BadInput(listed(f"{root} is a dataset of something else; choose another folder, or what fits it", faults))
+
+
 class Recorder:
     """One dataset folder, locked. Feed it every message with `hear`; `start`, then `save` or `discard`."""
 
@@ -97,7 +111,7 @@ class Recorder:
 
     def _open(self) -> None:
         if (self.root / layout.INFO).exists():
-            self._check_fit()
+            check_fit(self.root, self._task, self._robot, self.rate)
             self._writer = DemoWriter.open(self.root)
         else:
             self._writer = create(self.root, self._task.spec, self._robot, self.rate)
@@ -115,18 +129,6 @@ class Recorder:
         except BaseException:
             self._writer.close()
             raise
-
-    def _check_fit(self) -> None:
-        info, spec = layout.read_info(self.root), self._task.spec
-        has = {"task": info.get("cail", {}).get("task"), "robot": info["robot_type"], "rate": info["fps"]}
-        wanted = {"task": spec.name, "robot": self._robot, "rate": self.rate}
-        faults = [f"{key}: it has {has[key]}, this recording has {wanted[key]}" for key in has if has[key] != wanted[key]]
-        faults += [
-            fault.replace("the first", "the dataset").replace("the second", "this recording")
-            for fault in differences(features_from_json(info["features"]), features_of(spec))
-        ]
-        if faults:
-            raise BadInput(listed(f"{self.root} is a dataset of something else; choose another folder, or what fits it", faults))
 
     def close(self) -> None:
         with self._lock:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cail_core.errors import MissingDependency, how_to_add
+from cail_core.errors import BadInput, MissingDependency, how_to_add, in_workspace
 from cail_robot.scheduling import COMMANDER_PRIORITY, PRIORITY, ask_for_realtime
 
 try:
@@ -22,7 +22,8 @@ try:
     from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
     from rclpy.signals import SignalHandlerOptions
 except ImportError:
-    raise MissingDependency(f"rclpy is not installed: source ROS 2's setup file, or {how_to_add('ros')}") from None
+    otherwise = "" if in_workspace() else f", or {how_to_add('ros')}"
+    raise MissingDependency(f"rclpy is not installed: source ROS 2's setup file{otherwise}") from None
 
 COMMAND_QOS = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE)
 HEARD_COMMAND_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.RELIABLE)
@@ -78,9 +79,14 @@ def stay_on_this_machine(environment: Any = os.environ) -> None:
 
 
 def start(arguments: Sequence[str] | None = None) -> None:
-    """`rclpy.init` with the default above; signals stay with this process."""
+    """`rclpy.init` with the default above; signals stay with this process. BadInput where ROS cannot read its arguments."""
     stay_on_this_machine()
-    rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        rclpy.init(args=arguments, signal_handler_options=SignalHandlerOptions.NO)
+    except Exception as fault:  # rclpy gives RCLError, RCLInvalidROSArgsError and others, with C's own words of where in it
+        words = " ".join(str(fault).split(", at ")[0].split())
+        given = " ".join(map(str, arguments or ()))
+        raise BadInput(f"ROS does not take {given} ({words}); parameter files: docs/ros.md") from None
 
 
 def join(name: str, namespace: str) -> tuple[Any, Node, SingleThreadedExecutor]:
@@ -97,12 +103,13 @@ def join(name: str, namespace: str) -> tuple[Any, Node, SingleThreadedExecutor]:
 class Nodes:
     """The nodes of a program whose own thread does something else: threads spin them until the block ends."""
 
-    def __init__(self, *, with_arm: bool) -> None:
-        """`with_arm`: it moves in this process, all of which shares the interpreter."""
+    def __init__(self, *, with_arm: bool, params_file: str | None = None) -> None:
+        """`with_arm`: it moves in this process, all of which shares the interpreter. `params_file`: for its node."""
         os.environ.setdefault("RCUTILS_LOGGING_USE_STDOUT", "0")
         sys.setswitchinterval(SWITCH_S)
         self.scheduling = ask_for_realtime(PRIORITY if with_arm else COMMANDER_PRIORITY)  # before DDS starts its threads
-        start(["cail", "--ros-args", "--log-level", "error"])
+        params = ["--params-file", params_file] if params_file is not None else []
+        start(["cail", "--ros-args", "--log-level", "error", *params])
         self._ending = threading.Event()
         self._nodes: list[Any] = []
         self._threads: list[threading.Thread] = []

@@ -97,12 +97,18 @@ class Outcome(NamedTuple):
         return self.motion.twist
 
 
+UNSTAMPED_S = 1e8
+"""A stamp of zero is as old as this clock, some fifty years."""
+
+
 def refuse(twist: Twist, frame: str, age_s: float, limits: Limits, base_frame: str) -> tuple[Verdict, str] | None:
     """Why a command is no command at all, or None. `age_s`: now − its stamp."""
     if not all(map(math.isfinite, twist)):
         return Verdict.NOT_FINITE, "the commanded twist has a value that is not finite"
     if frame != base_frame:
         return Verdict.WRONG_FRAME, f"the command is in frame '{frame}', expected '{base_frame}'"
+    if age_s > UNSTAMPED_S:
+        return Verdict.TOO_OLD, "the command has no stamp: header.stamp must be the time at which it is sent"
     if not age_s <= limits.max_stamp_age_s:  # also a NaN
         return Verdict.TOO_OLD, f"the command's stamp is {age_s:.3g} s old, expected at most {limits.max_stamp_age_s:g} s"
     if age_s < -limits.max_future_s:

@@ -18,7 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from cail_core.errors import BadInput
-from cail_robot.teleop import FAILURE, GRIP, NOWHERE, REDO, RESET, START, SUCCESS, Axes, Keyboard, TeleopConfig, Wish
+from cail_robot.teleop import (
+    FAILURE,
+    GRIP,
+    NOWHERE,
+    RECOVER,
+    REDO,
+    RESET,
+    START,
+    STOP,
+    SUCCESS,
+    Axes,
+    Keyboard,
+    TeleopConfig,
+    Wish,
+)
 
 EVENT = struct.Struct("llHHi")
 """struct input_event of linux/input.h: seconds, microseconds, type, code, value."""
@@ -31,10 +45,15 @@ SPACEMOUSE_AXES = {1: (0, -1.0), 0: (1, -1.0), 2: (2, -1.0), 3: (3, 1.0), 4: (4,
 SPACEMOUSE_RANGE = 350
 DEADMAN = 0x136
 """BTN_TL: a gamepad moves only while its left shoulder button is held. A SpaceMouse springs back by itself."""
-GAMEPAD_EVENTS = {0x130: GRIP, 0x13B: START, 0x131: SUCCESS, 0x134: FAILURE, 0x133: REDO, 0x13A: RESET}
-"""A gripper, START start, B success, Y failure, X discard and redo, SELECT reset."""
+GAMEPAD_EVENTS = {
+    0x130: GRIP, 0x13B: START, 0x131: SUCCESS, 0x134: FAILURE, 0x133: REDO, 0x13A: RESET, 0x137: STOP, 0x13C: RECOVER,
+}  # fmt: skip
+"""A gripper, START start, B success, Y failure, X discard and redo, SELECT reset, RB stop, the middle button permit."""
 SPACEMOUSE_EVENTS = {0x100: GRIP, 0x101: START}
-GAMEPAD_HELP = "pad   hold LB and move the sticks · A gripper · START start · B success · Y failure · X redo · SELECT reset"
+GAMEPAD_HELP = (
+    "pad   hold LB and move the sticks · RB stop · middle button permit motion · A gripper · START start · B success · "
+    "Y failure · X redo · SELECT reset"
+)
 SPACEMOUSE_HELP = "cap   push and turn it · left button gripper · right button start"
 KEYS_HELP = "keys  c permit motion · Enter start · s success · f failure · Backspace redo · r reset · Esc stop · q quit"
 
@@ -111,7 +130,10 @@ class Driver:
     twist_topic: str | None = None
 
 
-JOY = Driver("/joy", {1: 0, 0: 1, 4: 2, 3: 5}, {0: GRIP, 7: START, 1: SUCCESS, 3: FAILURE, 2: REDO, 6: RESET}, GAMEPAD_HELP, 4)
+JOY = Driver(
+    "/joy", {1: 0, 0: 1, 4: 2, 3: 5},
+    {0: GRIP, 7: START, 1: SUCCESS, 3: FAILURE, 2: REDO, 6: RESET, 5: STOP, 8: RECOVER}, GAMEPAD_HELP, 4,
+)  # fmt: skip
 """The `joy` node; buttons of an Xbox controller as it numbers them."""
 SPACENAV = Driver("/spacenav/joy", {i: i for i in range(6)}, {0: GRIP, 1: START}, SPACEMOUSE_HELP, twist_topic="/spacenav/twist")
 """The `spacenav` node, with its own scales left at 1."""

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import rclpy
@@ -27,6 +28,7 @@ from std_msgs.msg import Float64MultiArray, MultiArrayDimension, String
 from cail_core.cli import Parser, say
 from cail_core.commands.train import add_arguments, train_as_asked
 from cail_core.errors import CailError
+from cail_core.launch_words import spoken
 from cail_core.report.make import report_after_training
 from cail_robot.ros import STATE_QOS, STATUS_QOS, start
 
@@ -39,6 +41,8 @@ LAST_WORD_S = 2.0
 """So long the end waits for subscribers to have the last message."""
 LEAVE_S = 30.0
 """So long the end waits for ROS altogether."""
+UNCOUNTED = ("preparing", "report")
+"""Phases that tell no step."""
 LEVELS = {"stopped": DiagnosticStatus.WARN, "failed": DiagnosticStatus.ERROR}
 
 
@@ -73,7 +77,8 @@ class Progress:
     def text(self) -> str:
         if self.message or not self.steps:
             return f"{self.phase}: {self.message}" if self.message else self.phase
-        rate = f", {self.steps_per_s:.0f} steps/s, {self.eta_s:.0f} s left" if math.isfinite(self.eta_s) else ""
+        known = math.isfinite(self.steps_per_s) and math.isfinite(self.eta_s)
+        rate = f", {self.steps_per_s:.0f} steps/s, {self.eta_s:.0f} s left" if known else ""
         shown = "".join(f", {name.replace('_', ' ')} {self.metrics[name]:.2f}" for name in NUMBERS if name in self.metrics)
         return f"{self.phase}: step {self.step} of {self.steps}{rate}{shown}"
 
@@ -86,6 +91,7 @@ class TrainingNode(Node):  # type: ignore[misc]
         self.progress = progress
         self._said: Progress | None = None
         self._logged_at = 0.0
+        self._phase_since = time.monotonic()
         self._progress = self.create_publisher(String, "progress", STATUS_QOS)
         self._numbers = self.create_publisher(Float64MultiArray, "numbers", STATUS_QOS)
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", STATE_QOS)
@@ -104,11 +110,21 @@ class TrainingNode(Node):  # type: ignore[misc]
         now = time.monotonic()
         if progress.phase == "failed":
             return  # the one line on stderr says it
+        if before is None or before.phase != progress.phase:
+            self._phase_since = now
         if before is None or before.phase != progress.phase or now - self._logged_at >= LOG_EVERY_S:
             self._logged_at = now
             self.get_logger().info(progress.text())
 
+    def _still_here(self) -> None:
+        """A phase without numbers, such as preparing, says now and then that it goes on."""
+        now = time.monotonic()
+        if self.progress is self._said and self.progress.phase in UNCOUNTED and now - self._logged_at >= LOG_EVERY_S:
+            self._logged_at = now
+            self.get_logger().info(f"{self.progress.phase}: {now - self._phase_since:.0f} s so far")
+
     def _diagnose(self) -> None:
+        self._still_here()
         p = self.progress
         status = DiagnosticStatus(
             level=LEVELS.get(p.phase, DiagnosticStatus.OK), name="training", message=p.text(), hardware_id=p.out,
@@ -172,7 +188,9 @@ class Trainer:
     def __init__(self, args: argparse.Namespace, broadcast: Broadcast) -> None:
         self._args, self._broadcast = args, broadcast
         self._asked = self._left = False
-        self._training = False
+        self._training = self._trained = False
+        self._checkpoints: list[int] = []
+        self._written = self._step_before = 0
         self._metrics: dict[str, float] = {}
         self._past: deque[tuple[float, int]] = deque()
 
@@ -189,32 +207,53 @@ class Trainer:
             if args.report == "true":
                 tell(phase="report", eta_s=0.0)
                 report_after_training(args.out, args.demos)
-            tell(phase="done", eta_s=0.0, message=f"policy: {args.out / 'policy'}")
+            before = "" if self._trained else f"; the run was complete before, with {progress.step} steps, and is as it was"
+            tell(phase="done", eta_s=0.0, message=f"policy: {args.out / 'policy'}{before}")
             return 0
         except KeyboardInterrupt:
-            tell(phase="stopped", eta_s=math.nan, message="the same command goes on from the last checkpoint")
+            tell(phase="stopped", eta_s=math.nan, message="the same command goes on from the last checkpoint"
+                 if self._has_checkpoint() else "no checkpoint had been reached: the same command starts anew")  # fmt: skip
             return 0
         except Exception as fault:
             tell(phase="failed", eta_s=math.nan, message=str(fault))
             if not isinstance(fault, (CailError, OSError)):
                 raise
-            say(f"train_node: {fault}")
+            say(spoken(f"train_node: {fault}"))
             return 2
         finally:
             self._left = True
 
     def _on_signal(self, number: int, frame: object) -> None:
-        """Once: go on to the next checkpoint and end there. Again, or where there is nothing to save: end now."""
+        """Once: go on to the next checkpoint and end there. Again, or where there is nothing to go on from: end now."""
         if self._left:
             return
-        if self._asked or not self._training:
+        if self._asked or not self._training or not self._has_checkpoint():
             self._left = True
             raise KeyboardInterrupt
         self._asked = True
-        self._broadcast.tell(phase="stopping")
+        self._broadcast.tell(phase="stopping", message=f"at the next checkpoint{self._due()}; once more: now, at the last one")
+
+    def _checkpoint(self) -> Path:
+        from cail_core.training.run import CHECKPOINT  # here, since it brings torch: the node is up before that is loaded
+
+        out: Path = self._args.out
+        return out / CHECKPOINT
+
+    def _has_checkpoint(self) -> bool:
+        return self._checkpoint().is_file()
+
+    def _due(self) -> str:
+        """When the next checkpoint is, as far as those so far tell."""
+        progress = self._broadcast.progress
+        if len(self._checkpoints) < 2 or not math.isfinite(progress.steps_per_s):
+            return ""
+        step = min(2 * self._checkpoints[-1] - self._checkpoints[-2], progress.steps)
+        return f", step {step}, in about {max(0.0, (step - progress.step) / progress.steps_per_s):.0f} s"
 
     def _watch(self, done: int, steps: int, metrics: Mapping[str, float]) -> None:
         self._training = True
+        self._trained |= bool(metrics)
+        self._remember_checkpoint(done, bool(metrics))
         self._metrics |= {name: value for name, value in metrics.items() if not math.isnan(value)}
         now = time.monotonic()
         self._past.append((now, done))
@@ -222,16 +261,28 @@ class Trainer:
             self._past.popleft()
         seconds, made = now - self._past[0][0], done - self._past[0][1]
         rate = made / seconds if made else math.nan
-        phase = "stopping" if self._asked else "training"
-        self._broadcast.tell(phase=phase, step=done, steps=steps, metrics=dict(self._metrics), steps_per_s=rate,
+        about: dict[str, Any] = {"phase": "stopping"} if self._asked else {"phase": "training", "message": ""}
+        self._broadcast.tell(**about, step=done, steps=steps, metrics=dict(self._metrics), steps_per_s=rate,
                              eta_s=(steps - done) / rate if made else math.nan)
+
+
+    def _remember_checkpoint(self, done: int, moved: bool) -> None:
+        """The steps at which checkpoints were written, as seen when the next iteration has ended."""
+        try:
+            written = self._checkpoint().stat().st_mtime_ns
+        except OSError:
+            return
+        if moved and written != self._written:
+            self._checkpoints = [*self._checkpoints[-1:], self._step_before]
+        self._written, self._step_before = written, done
 
 
 def main(argv: list[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     ours = words[: words.index("--ros-args")] if "--ros-args" in words else words
     parser = Parser(prog="train_node", description="Train as `cail train` does and publish the progress. SIGINT or SIGTERM: "
-                    "on to the next checkpoint, then end; a second one: end at once. The same command goes on.")  # fmt: skip
+                    "on to the next checkpoint, then end; a second one, or without any checkpoint so far: end at once. The same "
+                    "command goes on.")  # fmt: skip
     add_arguments(parser)
     parser.add_argument("--report", choices=("true", "false"), default="true", help="write RUN/report.html; default: true")
     args = parser.parse_args(ours)

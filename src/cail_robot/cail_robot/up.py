@@ -40,5 +40,9 @@ def _run(args: argparse.Namespace) -> int:
         ours, ros = ours[:split], ours[split:]
     parser = Parser(prog=f"cail up {args.arm}", description=arm.__doc__)
     arm.add_arguments(parser)
+    parser.add_argument("--description", action="store_true", help="print the robot's URDF and start nothing")
     options = parser.parse_args(ours)
+    if options.description:
+        print(arm.description() if hasattr(arm, "description") else "")
+        return 0
     return run(lambda: arm.nodes(options), ["cail", *ros], realtime=getattr(options, "pace", "realtime") == "realtime")

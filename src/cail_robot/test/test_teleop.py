@@ -14,7 +14,22 @@ from cail_robot.arm_link import ArmReport
 from cail_robot.desk import Desk
 from cail_robot.scripted import Script, read_script
 from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
-from cail_robot.teleop import FAILURE, GRIP, NOWHERE, QUIT, START, SUCCESS, Axes, HeldKeys, Keyboard, Steering, TeleopConfig, Wish
+from cail_robot.teleop import (
+    FAILURE,
+    GRIP,
+    NOWHERE,
+    QUIT,
+    RECOVER,
+    START,
+    STOP,
+    SUCCESS,
+    Axes,
+    HeldKeys,
+    Keyboard,
+    Steering,
+    TeleopConfig,
+    Wish,
+)
 
 CONFIG = TeleopConfig()
 
@@ -138,6 +153,8 @@ def test_a_gamepad_moves_only_while_its_shoulder_button_is_held(pad: tuple[Stick
     wish = stick.read(1.0)
     assert wish.axes[1] == pytest.approx(-0.5, abs=0.001)  # right; 0.55 of the range, the dead zone of 0.1 taken off
     assert wish.events == (GRIP, START)
+    send((EV_KEY, 0x137, 1), (EV_KEY, 0x13C, 1))  # type: ignore[operator]
+    assert stick.read(1.0).events == (STOP, RECOVER), "the right shoulder button stops, the middle one permits"
     send((EV_KEY, DEADMAN, 0))  # type: ignore[operator]
     assert stick.read(1.0).axes == NOWHERE
 
@@ -164,6 +181,8 @@ def test_a_silent_joy_driver_counts_as_let_go(monkeypatch: pytest.MonkeyPatch) -
     assert joy.read(0.0) == Wish((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), (SUCCESS,))
     joy.take([0.0, 1.0], [0, 1, 0, 0, 1])
     assert joy.read(0.0).events == (), "a button held is pressed once"
+    joy.take([0.0, 1.0], [0, 0, 0, 0, 1, 1, 0, 0, 1])
+    assert joy.read(0.0).events == (STOP, RECOVER)
     now += 0.2
     assert joy.read(0.0).axes == NOWHERE
     joy.take([0.0, 1.0], [0, 0, 0, 0, 0])

@@ -149,15 +149,47 @@ def listener() -> Iterator[Listener]:
     made.close()
 
 
+def test_stopped_before_the_first_checkpoint_it_ends_at_once_and_says_that_it_starts_anew(
+    folder: Path, listener: Listener
+) -> None:
+    """The way to a checkpoint can be minutes long; without any there is nothing to wait for."""
+    command = arguments(folder, "early")
+    with Running(command, UNHURRIED) as first:
+        listener.phase("training")
+        first.process.send_signal(signal.SIGINT)
+        stopped = listener.phase("stopped")
+        code, said = first.end()
+    assert code == 0, said
+    assert stopped["step"] < CHECKPOINT
+    assert stopped["message"] == "no checkpoint had been reached: the same command starts anew"
+    assert "stopping" not in {progress["phase"] for progress in listener.progress}
+    assert not (folder / "early" / "checkpoint.safetensors").exists()
+
+
+def test_a_run_that_is_complete_is_said_to_be(folder: Path, listener: Listener) -> None:
+    command = [*arguments(folder, "short"), "--report", "false"]
+    command[command.index("--steps") + 1] = "500"
+    for _ in range(2):
+        with Running(command, UNHURRIED) as node:
+            done = listener.phase("done", after=len(listener.progress))
+            assert node.end()[0] == 0
+    assert "the run was complete before, with 500 steps" in done["message"]
+    assert Progress("t", "m", 0, "o", "training", 500, 500, math.nan, 0.0).text() == "training: step 500 of 500"
+
+
 def test_stopped_twice_and_gone_on_with_it_trains_what_cail_train_trains(folder: Path, listener: Listener) -> None:
     assert main(["train", *arguments(folder, "whole")]) == 0
     command = arguments(folder, "run")
     with Running(command, UNHURRIED) as first:
         begun = listener.phase("training")
+        wait_for(lambda: listener.progress[-1]["step"] > CHECKPOINT, "the first checkpoint, and the way to the next")
         first.process.send_signal(signal.SIGINT)
+        stopping = listener.phase("stopping")
         stopped = listener.phase("stopped")
         code, said = first.end()
     assert code == 0, said
+    assert stopping["message"].startswith("at the next checkpoint")
+    assert stopped["message"] == "the same command goes on from the last checkpoint"
     assert begun["steps"] == STEPS
     assert (begun["task"], begun["method"], begun["seed"]) == ("pointmass", "cail", 3)
     assert 0 < stopped["step"] < STEPS

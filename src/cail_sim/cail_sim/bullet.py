@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import cail_robot
 from cail_core import machine
 from cail_core.errors import MissingDependency, how_to_add
 
@@ -35,8 +36,8 @@ def _two_pybullets() -> str:
 
 
 def data_file(name: str) -> str:
-    """A model file of this package, or else one that comes with PyBullet."""
-    if (ours := Path(__file__).with_name("data") / name).exists():
+    """A model file of ours, or else one that comes with PyBullet."""
+    if (ours := Path(cail_robot.__file__).with_name("data") / name).exists():
         return str(ours)
     load_pybullet()
     folder: str = importlib.import_module("pybullet_data").getDataPath()

@@ -13,7 +13,7 @@ import numpy as np
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid
 from cail_robot.control import Cycle
 from cail_robot.limits import Limits
-from cail_robot.node import ArmNode, stamped_pose
+from cail_robot.node import ArmNode, stamp_of, stamped_pose
 from cail_robot.ros import STATE_QOS
 from cail_sim.panda_arm import PandaArm
 
@@ -49,7 +49,7 @@ class SimNode(ArmNode):
         self._events, self._event = self.create_publisher(String, "episode_event", STATE_QOS), String
         names = ("object_pose", "obstacle_pose", "target_pose")
         self._things = [self.create_publisher(PoseStamped, name, STATE_QOS) for name in names]
-        self._ticking, self._tick = self.create_publisher(Clock, "/clock", STATE_QOS), Clock
+        self._ticking, self._tick = None if self._paced else self.create_publisher(Clock, "/clock", STATE_QOS), Clock
 
     def seconds(self) -> float:
         return super().seconds() if self._paced else self._panda.time
@@ -73,13 +73,9 @@ class SimNode(ArmNode):
 
     def _say_all(self) -> None:
         """The arm and the task's things as they are now, with one stamp."""
-        from builtin_interfaces.msg import Time
-
-        now = self.seconds()
-        nanoseconds = round(now * 1e9)
-        stamp = Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
+        stamp = stamp_of(self.seconds())
         self._said_at = time.monotonic()
-        if not self._paced:
+        if self._ticking is not None:
             self.send(self._ticking, self._tick(clock=stamp))
         things = self._panda.world.poses()
         for publisher, (position, orientation) in zip(self._things, things, strict=True):
@@ -101,7 +97,7 @@ class SimNode(ArmNode):
     def _on_reset(self, request: Any, response: Any) -> Any:
         try:
             self.control.in_loop(self._restart)
-            response.success, response.message = True, f"episode {self._episode} started"
+            response.success, response.message = True, f"the scene was put back: {self._episode} started so far"
         except TimeoutError:
             response.success, response.message = False, f"{self.control.state.value}: the simulator does not answer; try again"
         return response

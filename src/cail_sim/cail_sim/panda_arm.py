@@ -8,6 +8,7 @@ import numpy as np
 
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene
 from cail_robot.arm import STILL, ArmError, ArmState, Twist
+from cail_sim.description import panda_urdf
 from cail_sim.env import CONTROL_TICKS
 from cail_sim.tasks import Panda
 from cail_sim.world import World, spread
@@ -23,6 +24,8 @@ class PandaArm:
         self.name = f"simulated {task.model.name}"
         self.base_frame = "panda_link0"
         self.joint_names = task.model.joint_names
+        self.finger_joints = ("panda_finger_joint1", "panda_finger_joint2")
+        self.finger_travel_m = task.model.finger_travel_m
         self.period = self.config.decision_s
         self.time = 0.0
         self.closing = task.grasped
@@ -30,6 +33,10 @@ class PandaArm:
         self._world: World | None = None
         self._twist: Twist = STILL
         self._qdot: tuple[float, ...] = (0.0,) * len(self.joint_names)
+
+    @property
+    def description(self) -> str:
+        return panda_urdf()
 
     def connect(self) -> None:
         """Build the world; the thread that does it is the one that may use it."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import sys
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from cail_core.cli import Parser, whole_number
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, CailError
+from cail_core.launch_words import spoken
 from cail_core.tasks import get_task
 from cail_robot.limits import Limits
+from cail_sim.bullet import load_pybullet
+from cail_sim.description import panda_urdf
 from cail_sim.tasks import Panda
+from cail_sim.window import need_display
 
 if TYPE_CHECKING:
     from cail_sim.node import SimNode
@@ -36,10 +41,23 @@ class Sim:
         return load_config(Limits, find_config(args.limits)) if args.limits else _task(args.task).config.limits
 
     @staticmethod
+    def check(args: argparse.Namespace) -> None:
+        """What can be known before the node starts."""
+        _task(args.task)
+        load_pybullet()
+        if args.window:
+            need_display()
+
+    @staticmethod
+    def description() -> str:
+        return panda_urdf() if find_spec("pybullet_data") else ""
+
+    @staticmethod
     def nodes(args: argparse.Namespace) -> list[SimNode]:
         from cail_sim.node import SimNode
         from cail_sim.panda_arm import PandaArm
 
+        Sim.check(args)
         task = _task(args.task)
         paced = args.pace == "realtime"
         arm = PandaArm(task, window=args.window)
@@ -65,5 +83,5 @@ def main(argv: list[str] | None = None) -> int:
 
         return run(lambda: Sim.nodes(args), [parser.prog, *words[len(ours) :]], realtime=args.pace == "realtime")
     except CailError as fault:
-        print(f"sim_node: {fault}", file=sys.stderr)
+        print(spoken(f"sim_node: {fault}"), file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""The UR5e in PyBullet: the arm as `data/ur5e.urdf` has it, and the Panda's task with it (`ur5e`)."""
+"""The UR5e in PyBullet: the arm as cail_robot's `data/ur5e.urdf` has it, and the Panda's task with it (`ur5e`)."""
 
 from __future__ import annotations
 

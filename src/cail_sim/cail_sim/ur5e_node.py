@@ -14,16 +14,18 @@ from typing import Any
 from geometry_msgs.msg import PoseStamped
 
 from cail_core.cli import whole_number
-from cail_core.config import find_config, load_config
 from cail_core.errors import CailError
 from cail_robot.limits import Limits
 from cail_robot.node import ArmNode, stamped_pose
 from cail_robot.ros import STATE_QOS
 from cail_robot.scheduling import realtime
-from cail_robot.ur5e.arm import UR5eArm
+from cail_robot.ur5e.arm import UR5eArm, need_rtde, urdf
 from cail_robot.ur5e.config import UR5eConfig
+from cail_robot.ur5e.up import add_limits, settings
+from cail_sim.bullet import load_pybullet
 from cail_sim.ursim.faults import FaultClient
 from cail_sim.ursim.process import BoxProcess
+from cail_sim.window import need_display
 
 TRACKER_S = 0.02
 
@@ -73,6 +75,7 @@ class UR5eSim:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--config", default="ur5e", metavar="FILE", help="settings; default: the installed ur5e.yaml")
+        add_limits(parser)
         parser.add_argument("--host", default="127.0.0.1", help="loopback address of the box; default: 127.0.0.1")
         parser.add_argument("--seed", type=whole_number, default=0, help="of where the things stand; default: 0")
         parser.add_argument("--window", action="store_true", help="show PyBullet's window")
@@ -81,11 +84,24 @@ class UR5eSim:
     @staticmethod
     def limits(args: argparse.Namespace) -> Limits:
         """What the node will start with."""
-        return load_config(UR5eConfig, find_config(args.config)).limits
+        return settings(args).limits
+
+    @staticmethod
+    def check(args: argparse.Namespace) -> None:
+        """What can be known before the node starts."""
+        need_rtde()
+        load_pybullet()
+        if args.window:
+            need_display()
+
+    @staticmethod
+    def description() -> str:
+        return urdf()
 
     @staticmethod
     def nodes(args: argparse.Namespace) -> list[UR5eSimNode]:
-        config = dataclasses.replace(load_config(UR5eConfig, find_config(args.config)), robot_ip=args.host)
+        UR5eSim.check(args)
+        config = dataclasses.replace(settings(args), robot_ip=args.host)
         realtime(config.realtime_priority - 10)
         box = BoxProcess("--table", "--seed", str(args.seed), *(["--window"] if args.window else []), host=args.host)
         return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace)]

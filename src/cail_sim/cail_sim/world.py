@@ -11,6 +11,7 @@ from cail_core.errors import BadInput
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene, Vec
 from cail_sim.arm import ArmModel, SimArm, drive_all
 from cail_sim.bullet import data_file, egl_plugin, egl_works, load_pybullet, quiet
+from cail_sim.window import open_window
 
 Quaternion = tuple[float, float, float, float]
 Box = tuple[tuple[float, ...], ...]
@@ -77,7 +78,7 @@ class World:
         """Of the next call of the engine."""
         if window:
             with quiet():
-                self.client = p.connect(p.GUI, options="--width=1280 --height=800")
+                self.client = open_window(p)
         else:
             self.client = p.connect(p.DIRECT)
         if self.client < 0:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from builders import fast_folder
+from person import at_terminal
 
 pytest.importorskip("rclpy", reason="needs ROS 2's rclpy")
 pytest.importorskip("pybullet", reason="needs PyBullet")
@@ -103,6 +104,37 @@ def test_an_episode_on_the_simulator_ends_in_the_dataset_and_the_table() -> None
         assert (row.demonstrator, row.outcome) == ("policy p", "timeout")
         assert row.length > 100
         assert check(root) == []
+
+
+@pytest.mark.parametrize("key", ["C-c", "q"])
+def test_ctrl_c_ends_a_deployment_in_its_own_terminal(key: str) -> None:
+    with fast_folder() as folder:
+        command = [sys.executable, "-m", "cail_core.cli", "deploy", "--policy", str(untrained(Path(folder, "p")))]
+        with at_terminal(command, ROS_DOMAIN_ID=own_domain(), CAIL_REALTIME="0") as window:
+            window.wait_for("policy p commands", 90.0)
+            window.type(key)
+            window.wait_for("ended with 0", 60.0)
+
+
+def test_a_run_in_the_place_of_its_policy_is_told_where_that_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    untrained(tmp_path / "run" / "policy")
+    assert main(["deploy", "--policy", str(tmp_path / "run"), "--check"]) == 2
+    assert f"--policy {tmp_path / 'run' / 'policy'}" in capsys.readouterr().err
+
+
+def test_a_whole_check_also_sees_what_takes_over_and_where_recordings_go(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["deploy", "--policy", str(untrained(tmp_path / "p")), "--check", "all"]
+    assert main([*words, "--input", "scripted", "--script", str(tmp_path / "none.txt")]) == 2
+    assert "none.txt: cannot be read" in capsys.readouterr().err
+    (tmp_path / "d").write_text("no folder")
+    assert main([*words, "--input", "none", "--record", "--dataset", str(tmp_path / "d")]) == 2
+    assert "choose another --dataset" in capsys.readouterr().err
+    slow = tmp_path / "slow.yaml"
+    slow.write_text("/**: {ros__parameters: {max_linear_speed: 0.1}}")
+    assert main([*words, "--input", "none", "--params-file", str(slow)]) == 0
+    assert "0.1 m/s" in capsys.readouterr().out, "the limits of the parameter file are those that the arm will have"
 
 
 def test_scripted_people_take_turns_in_the_place_of_a_policy(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -84,6 +85,20 @@ def test_a_session_at_the_keyboard_is_recorded_exactly() -> None:
         read_by_another(root)
 
 
+@pytest.mark.parametrize("device", ["joy_topic", "spacenav_topic"])
+def test_who_steers_by_a_device_under_a_launcher_can_permit_stop_and_quit(device: str) -> None:
+    """A launcher's pipes for input and output; the keys come from the terminal that it was started in."""
+    with fast_folder() as folder:
+        record = shlex.join([*RECORD, "--dataset", str(Path(folder, "demos")), "--input", device])
+        piped = ["sh", "-c", f"sleep 600 | {record} 2>&1 | cat"]
+        with at_terminal(piped, ROS_DOMAIN_ID=own_domain(), CAIL_REALTIME="0") as window:
+            window.wait_for("IDLE: connected to simulated Franka Panda", PATIENCE_S)
+            press(window, "c", "ENABLED: motion is permitted")
+            press(window, "Escape", "FAULT: stop was called")
+            press(window, "c", "IDLE")
+            press(window, "q", "0 episodes saved")
+
+
 def read_by_another(root: Path) -> None:
     """Each bag by a reader that shares no code with the writer."""
     pytest.importorskip("rosbags", reason="needs the package rosbags, an independent reader")
@@ -127,6 +142,10 @@ def test_a_script_records_without_a_terminal() -> None:
         (["--input", "gamepad", "--device", "/dev/input/none"], "No such file"),
         (["--robot-ip", "10.0.0.1"], "--robot-ip is for an arm with a control box"),
         (["--input", "telepathy"], "invalid choice"),
+        (["--robot-config", "ur5e"], "--robot-config is for a UR5e"),
+        (["--robot", "ur5e", "--viewer", "true"], "--viewer true is for a simulator of ours"),
+        (["--limits", "nowhere"], "expected a YAML file"),
+        (["--params-file", "nowhere"], "give a ROS parameter file"),
     ],
 )
 def test_wrong_options_are_said_in_one_line(
@@ -146,6 +165,29 @@ def test_wrong_options_are_said_in_one_line(
     assert text in said
     assert len(said.splitlines()) == 1
     assert not (tmp_path / "demos").exists()
+
+
+def test_a_check_starts_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script, root = tmp_path / "s.txt", tmp_path / "demos"
+    script.write_text("wait 0\n")
+    words = ["record", "--check", "--dataset", str(root), "--input", "scripted", "--script", str(script)]
+    assert main(words) == 0
+    assert "panda_sim can be recorded: task panda" in capsys.readouterr().out
+    assert main([*words, "--robot", "ur5e_sim"]) == 0
+    assert "task ur5e" in capsys.readouterr().out, "the robot's own"
+    monkeypatch.delenv("DISPLAY", raising=False)
+    assert main([*words, "--viewer", "true"]) == 2
+    assert "found no DISPLAY" in capsys.readouterr().err
+    assert not root.exists()
+    root.mkdir()
+    (root / "letter.txt").write_text("dear anna")
+    assert main(words) == 2
+    assert "choose another --dataset" in capsys.readouterr().err
+    monkeypatch.setenv("CAIL_LAUNCH", "1")
+    assert main(words) == 2
+    assert "choose another dataset:=" in capsys.readouterr().err
 
 
 def test_the_benchmark_by_the_clock_records_an_episode_that_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

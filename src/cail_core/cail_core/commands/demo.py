@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,10 @@ def _run(args: argparse.Namespace) -> None:
     def cail(*words: object) -> None:
         command = [str(word) for word in words]
         say(f"\n$ cail {' '.join(command)}", style="bold")
-        if main(command) != 0:
+        code = main(command)
+        if code == 128 + signal.SIGINT:
+            raise KeyboardInterrupt
+        if code != 0:
             raise CailError(f"cail {' '.join(command)} did not succeed; see above")
 
     say(f"{STORIES[task]} {RANKED} of their {size.demonstrations} demonstrations get ranked.")

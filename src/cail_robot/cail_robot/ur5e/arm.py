@@ -9,7 +9,9 @@ import math
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import cail_robot
 from cail_core.errors import MissingDependency, how_to_add
 from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 from cail_robot.ur5e import kinematics
@@ -30,21 +32,36 @@ RECOVERY_S = 90.0
 CLOSE_S = 0.3
 
 
+def need_rtde() -> None:
+    if importlib.util.find_spec("rtde_control") is None:
+        raise MissingDependency(f"the UR5e needs ur_rtde; {how_to_add('ur')}")
+
+
+def urdf() -> str:
+    return Path(cail_robot.__file__).with_name("data").joinpath("ur5e.urdf").read_text(encoding="utf-8")
+
+
 class UR5eArm:
     """Starts the RTDE loop's process, hands it commands and reads its states through shared memory."""
 
     base_frame = "base"
+    finger_joints = ("finger_left_joint", "finger_right_joint")
+    finger_travel_m = 0.04
     joint_names = tuple(f"{name}_joint" for name in kinematics.JOINTS)
     period = 0.002
 
     def __init__(self, config: UR5eConfig) -> None:
-        if importlib.util.find_spec("rtde_control") is None:
-            raise MissingDependency(f"the UR5e needs ur_rtde; {how_to_add('ur')}")
+        need_rtde()
         self.config = config
         self.name = f"UR5e at {config.robot_ip}"
         self._link: Link | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._command: Command = NO_COMMAND
+
+    @property
+    def description(self) -> str:
+        """The URDF: a UR5e with a two-finger gripper in simple shapes."""
+        return urdf()
 
     def connect(self) -> None:
         self.close()

@@ -9,11 +9,12 @@ import sys
 from cail_core.cli import Parser
 from cail_core.config import find_config, load_config
 from cail_core.errors import CailError
+from cail_core.launch_words import spoken
 from cail_robot.limits import Limits
 from cail_robot.node import ArmNode
 from cail_robot.ros import run
 from cail_robot.scheduling import realtime
-from cail_robot.ur5e.arm import UR5eArm
+from cail_robot.ur5e.arm import UR5eArm, need_rtde, urdf
 from cail_robot.ur5e.config import UR5eConfig
 
 
@@ -23,21 +24,42 @@ class UR5e:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--config", default="ur5e", metavar="FILE", help="settings; default: the installed ur5e.yaml")
+        add_limits(parser)
         parser.add_argument("--robot-ip", metavar="ADDRESS", help="in place of the settings' robot_ip")
         parser.add_argument("--namespace", default="arm", help="default: arm")
 
     @staticmethod
     def limits(args: argparse.Namespace) -> Limits:
         """What the node will start with."""
-        return load_config(UR5eConfig, find_config(args.config)).limits
+        return settings(args).limits
+
+    @staticmethod
+    def check(args: argparse.Namespace) -> None:
+        """What can be known before the node starts."""
+        need_rtde()
+        settings(args)
+
+    @staticmethod
+    def description() -> str:
+        return urdf()
 
     @staticmethod
     def nodes(args: argparse.Namespace) -> list[ArmNode]:
-        config = load_config(UR5eConfig, find_config(args.config))
+        config = settings(args)
         if args.robot_ip:
             config = dataclasses.replace(config, robot_ip=args.robot_ip)
         realtime(config.realtime_priority - 10)  # below the RTDE loop, above everything ordinary
         return [ArmNode(UR5eArm(config), config.limits, namespace=args.namespace)]
+
+
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--limits", metavar="FILE", help="limits in place of the settings' own, such as `limits`")
+
+
+def settings(args: argparse.Namespace) -> UR5eConfig:
+    """What the options say of the arm."""
+    config = load_config(UR5eConfig, find_config(args.config))
+    return dataclasses.replace(config, limits=load_config(Limits, find_config(args.limits))) if args.limits else config
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -50,5 +72,5 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return run(lambda: UR5e.nodes(args), [parser.prog, *words[len(ours) :]], realtime=True)
     except CailError as fault:
-        print(f"ur5e_node: {fault}", file=sys.stderr)
+        print(spoken(f"ur5e_node: {fault}"), file=sys.stderr)
         return 2

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
-import socket
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +19,7 @@ from cail_core.policy import load_policy
 from cail_core.progress import bar
 from cail_core.tasks import Policy, get_task
 from cail_core.tasks.base import Array
+from cail_sim.window import has_display
 
 # Importing this must not need PyBullet: `cail --help` reads it on every machine.
 
@@ -76,30 +74,6 @@ def run(args: argparse.Namespace) -> int:
     outcome = film.outcome.value if film.outcome else "not ended"
     print(f"{scenario.title}: {outcome}, return {film.total:.2f}, {film.decisions} decisions\nfilm: {file}")
     return 0
-
-
-def has_display() -> bool:
-    """Whether an X server answers. PyBullet ends the whole process where none does, so this must be known before."""
-    if sys.platform != "linux":
-        return True
-    host, _, number = os.environ.get("DISPLAY", "").partition(":")
-    number = number.partition(".")[0]
-    if not number.isdecimal():
-        return False
-    if host not in ("", "unix"):
-        return _answers(socket.AF_INET, (host, 6000 + int(number)))
-    path = f"/tmp/.X11-unix/X{number}"
-    return _answers(socket.AF_UNIX, path) or _answers(socket.AF_UNIX, "\0" + path)
-
-
-def _answers(family: socket.AddressFamily, address: Any) -> bool:
-    with socket.socket(family, socket.SOCK_STREAM) as trial:
-        trial.settimeout(2.0)
-        try:
-            trial.connect(address)
-        except OSError:
-            return False
-    return True
 
 
 def _simulated(name: str) -> Any:
@@ -171,7 +145,6 @@ def _window(scenario: Scenario, seed: int) -> None:
     env = scenario.task.one(visible=True, window=True)
     p, client = env.world.engine, env.world.client
     try:
-        p.resetDebugVisualizerCamera(1.1, 50, -35, (0.4, -0.1, 0.15), physicsClientId=client)
         if scenario.begin is not None:
             env.start_at(scenario.begin)
         else:

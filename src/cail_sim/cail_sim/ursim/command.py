@@ -35,6 +35,7 @@ def _run(args: argparse.Namespace) -> None:
     from cail_sim.ursim import faults
     from cail_sim.ursim.plant import KinematicArm, Plant
     from cail_sim.ursim.server import Server
+    from cail_sim.window import need_display
 
     loopback = args.host if args.host.startswith("127.") else "127.0.0.1"
     if args.fault:
@@ -54,6 +55,8 @@ def _run(args: argparse.Namespace) -> None:
 
         return TableArm(args.seed, window=args.window)
 
+    if args.table and args.window:
+        need_display()
     server = Server(plant, args.host)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: server.stop())
