@@ -113,6 +113,7 @@ class _Link:
         self._context, self._node, self._executor = join("arm_env", namespace)
         self._newest: dict[str, tuple[Any, float, int]] = {}  # topic -> message, its stamp, when it was sent
         self._before = 0  # when the ee_pose before the newest was sent
+        self._executed: list[Any] = []
         self._events: list[dict[str, Any]] = []
         self._status: dict[str, str] = {}
         for name in POSES:
@@ -146,6 +147,8 @@ class _Link:
             stamp = message.header.stamp.sec + message.header.stamp.nanosec * 1e-9 if hasattr(message, "header") else 0.0
             if name == "ee_pose" and name in self._newest:
                 self._before = self._newest[name][2]
+            if name == "twist_executed":
+                self._executed.append(message.twist.linear)
             self._newest[name] = message, stamp, info["source_timestamp"]
 
         return keep
@@ -179,8 +182,9 @@ class _Link:
         )  # fmt: skip
 
     def executed(self) -> Vec:
-        v = self._newest["twist_executed"][0].twist.linear
-        return v.x, v.y, v.z
+        """The mean velocity of the control periods since the last command."""
+        n = len(self._executed)
+        return sum(v.x for v in self._executed) / n, sum(v.y for v in self._executed) / n, sum(v.z for v in self._executed) / n
 
     # What is asked for.
 
@@ -230,6 +234,7 @@ class _Link:
         """Command a velocity and wait until the arm's stamps have advanced by `seconds`."""
         self.permit_motion()
         end = self._stamp() + seconds
+        self._executed.clear()
         self._send(velocity)
         self._until(lambda: self._complete(end - JITTER * seconds), "the arm's next state")
 

@@ -60,6 +60,8 @@ class PickPlaceAvoidEnv:
         self._twist, self._closing = STILL, self._grasped
         self._now = 0
         self._steps: list[Vec] = []
+        self.commanded: list[list[float]] = []
+        """The motors' speeds in each control period of the last decision."""
         self.task.begin(self.scene, closing=self._grasped)
         if self._eyes is not None:
             self._eyes.begin(self.scene, closing=self._grasped)
@@ -103,7 +105,7 @@ class PickPlaceAvoidEnv:
             early = self._jitter * self._rng.random(2)
             late, periods = late + early[0], periods + early[1] - self._jitter / 2 + self._rng.random() - 0.5
         self._coming.append((self._now + late, (x * most, y * most, z * most, 0.0, 0.0, 0.0), closing))
-        self._steps = []
+        self._steps, self.commanded = [], []
         return max(1, round(periods))
 
     def _permitted(self) -> tuple[Vec, bool]:
@@ -151,4 +153,6 @@ def decide_all(envs: Sequence[PickPlaceAvoidEnv], actions: Sequence[list[float]]
             acting = [env for env, count in zip(envs, periods, strict=True) if count > done]
         velocities, closing = zip(*(env._permitted() for env in acting), strict=True)
         advance_all([env.world for env in acting], velocities, closing, CONTROL_TICKS)
+        for env in acting:
+            env.commanded.append(env.world.arm.commanded)
     return [env._ended() for env in envs]

@@ -21,6 +21,7 @@ from cail_core.benchmarks.result import save
 from cail_core.policy import ACTION_BOUND, Network
 from cail_core.progress import bar, console, table
 from cail_core.tasks.base import Array
+from cail_sim.env import CONTROL_TICKS
 from cail_sim.tasks import Panda
 from cail_sim.vector import WorkerEnv
 from cail_sim.world import Start, World, spread
@@ -128,7 +129,7 @@ def _replayed(world: World, start: Start, commands: list[list[float]]) -> float:
     world.begin(start)
     since = time.perf_counter()
     for speeds in commands:
-        world.replay(speeds)
+        world.replay(speeds, CONTROL_TICKS)
     return time.perf_counter() - since
 
 
@@ -147,7 +148,7 @@ def record(task: Panda, num_envs: int, seed: int) -> tuple[Array, list[Episode]]
                 actions[k, row] = person(np.array(env.observe(), dtype=np.float32))
                 outcome = env.decide(actions[k, row].tolist())[1]
                 if not ended:
-                    commands.append(env.world.arm.commanded)
+                    commands += env.commanded
                 if outcome is not None:
                     env.start(rng)
                     person, ended = best.start(np.random.default_rng(row)), True

@@ -182,9 +182,8 @@ class World:
         """So many ticks, by default a decision's: the tool is to move with `velocity` (m/s)."""
         advance_all([self], [velocity], [closing], ticks or self.task.ticks_per_decision)
 
-    def replay(self, speeds: list[float]) -> None:
-        """One decision with motor speeds that were recorded (`SimArm.commanded`), and nothing else."""
-        ticks = self.task.ticks_per_decision
+    def replay(self, speeds: list[float], ticks: int) -> None:
+        """So many ticks with motor speeds that were recorded (`SimArm.commanded`), and nothing else."""
         self.take(ticks)
         self.arm.send(speeds, ticks)
         self._p.stepSimulation(self.client)

@@ -44,13 +44,13 @@ def untrained(folder: Path, task: str = "panda") -> Path:
 def test_what_does_not_fit_is_listed_together_and_nothing_starts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = untrained(tmp_path / "p")
     card = json.loads((folder / "policy.json").read_text())
-    card["robot"], card["limits"]["max_linear_speed"] = "ur5e_pybullet", 0.4
+    card["robot"] = "ur5e_pybullet"
     (folder / "policy.json").write_text(json.dumps({**card, "guard": {}}))
     given = ["--robot", "panda_sim", "--input", "none", "--max-speed", "0.6", "--rate", "25", "--record"]
     assert main(["deploy", "--policy", str(folder), *given, "--dataset", str(tmp_path / "d")]) == 2
     said = capsys.readouterr().err
-    assert "does not fit and nothing was started: 6 faults" in said
-    for expected in ("trained on ur5e_pybullet, this is panda_sim", "trained with max_linear_speed 0.4", "trained at 50 Hz",
+    assert "does not fit and nothing was started: 5 faults" in said
+    for expected in ("trained on ur5e_pybullet, this is panda_sim", "trained at 50 Hz",
                      "trained at 0.5 m/s, asked for 0.6", "the arm's max_linear_speed is 0.5", "--without-guard"):  # fmt: skip
         assert expected in said
     assert not (tmp_path / "d").exists()

@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("pybullet")
 
 from cail_sim import speed
+from cail_sim.env import CONTROL_TICKS
 from cail_sim.tasks import Panda
 
 
@@ -22,12 +23,12 @@ def test_the_bare_engine_makes_the_recorded_episode_again() -> None:
     try:
         rng, best = np.random.default_rng((0, 0)), task.demonstrators()["best"].start(np.random.default_rng(0))
         env.start(rng)
-        for _ in commands:
+        for _ in range(len(commands) // 2):  # control periods of a decision
             env.decide(best(np.array(env.observe(), dtype=np.float32)).tolist())
         carried = env.world.poses()[0][0]
         env.world.begin(start)
         for speeds in commands:
-            env.world.replay(speeds)
+            env.world.replay(speeds, CONTROL_TICKS)
         assert env.world.poses()[0][0] == pytest.approx(carried, abs=1e-6)
         assert carried != pytest.approx((*start.bottle, 0.0), abs=0.1)
     finally:
