@@ -1,8 +1,8 @@
-"""`cail bench panda-slower`: what was made for the simulator's speed, at the lower limits of a real arm.
+"""`cail bench panda-slower`: what was made for the simulator's speed, at the lower speeds of a real arm.
 
-A policy's action of 1 means 0.5 m/s; the filter in front of the arm cuts that to the arm's own limit and keeps the direction. The
-time limit grows in proportion, as `RosArmEnv` does it. The best script plays, and (not with `--budget smoke`) a policy that
-`cail-bc` learns here from 200 demonstrations of the mix `paper`.
+A policy's action of 1 means 0.5 m/s. On a slower arm it is the same path in more time: s times the speed, with s² times the
+acceleration and s³ times the jerk, and the time limit grows in proportion, as `cail deploy` does it. The best script plays, and
+(not with `--budget smoke`) a policy that `cail-bc` learns here from 200 demonstrations of the mix `paper`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from cail_core.benchmarks.result import save
-from cail_core.config import find_config, load_config
 from cail_core.progress import bar, console, table
 from cail_core.tasks.base import Policy
 from cail_core.tasks.pick_place_avoid import Outcome
-from cail_robot.limits import Limits
+from cail_core.tasks.variation import NOMINAL, Variation
 from cail_sim.tasks import Panda
 
 EPISODES = {"smoke": 2, "short": 10, "full": 50}
@@ -37,7 +36,6 @@ def run(budget: str, out: Path, seed: int) -> Path:
         policy = learned(out / "panda-slower", seed)
         actors["cail-bc policy"] = lambda rng: policy
     tasks = {f"{speed:g} m/s": slower(speed) for speed in SPEEDS}
-    tasks["limits.yaml"] = slower(0.25, load_config(Limits, find_config("limits")))
     rows: list[dict[str, Any]] = []
     with bar("panda-slower", len(actors) * len(tasks)) as advance:
         for actor, start in actors.items():
@@ -51,12 +49,10 @@ def run(budget: str, out: Path, seed: int) -> Path:
     return save(out, "panda-slower", rows, budget=budget, seed=seed)
 
 
-def slower(speed: float, limits: Limits | None = None) -> Panda:
-    """The task behind a filter with this limit (and these others), with as much more time."""
-    config = Panda().config
-    limits = replace(limits or config.limits, max_linear_speed=speed)
-    longer = config.task.max_speed / speed
-    return Panda.of(replace(config, limits=limits, max_ticks=round(config.max_ticks * longer)))
+def slower(speed: float) -> Panda:
+    """The task on an arm that reaches this speed, m/s."""
+    task = Panda()
+    return task.under(Variation.only(replace(NOMINAL, speed=speed / task.config.task.max_speed)))
 
 
 def play(task: Panda, start: Start, episodes: int, seed: int) -> dict[str, Any]:

@@ -159,7 +159,6 @@ def test_the_best_script_succeeds_at_a_real_arms_speed_in_twice_the_time() -> No
     (fast, slow) = (play(slower(speed), get_task("panda").demonstrators()["best"].start, 2, 0) for speed in (0.5, 0.25))
     assert fast["successes"] == slow["successes"] == 2
     assert float(slow["seconds"].split()[0]) > 1.3 * float(fast["seconds"].split()[0])
-    assert slower(0.25).max_ticks == 2 * Panda().max_ticks
 
 
 def test_the_stricter_task_has_a_wider_obstacle_and_is_otherwise_the_same() -> None:
