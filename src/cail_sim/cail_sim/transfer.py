@@ -35,7 +35,7 @@ from cail_sim.graph import CAIL, ENDS_S, deployed, end_with_parent, graph, inter
 from cail_sim.tasks import Panda
 from cail_sim.ur5e import UR5e
 
-METHODS = ("cail-hybrid", "cail-bc", "cail", "bc")
+METHODS = ("cail-bc", "cail-hybrid", "bc", "cail")
 SEEDS = {"smoke": 1, "short": 1, "full": 5}
 EPISODES = {"smoke": 2, "short": 20, "full": 50}
 CLOCKED = {"smoke": 2, "short": 20, "full": 20}
@@ -64,9 +64,9 @@ Play = Callable[[Path, str, int, str, Path], Row]
 def run(budget: str, out: Path, seed: int) -> Path:
     rows: list[Row] = []
     methods = METHODS if budget != "smoke" else ("bc",)
-    for one in range(seed, seed + SEEDS[budget]):
+    for env in (PANDA, UR5E):
         for method in methods:
-            for env in (PANDA, UR5E):
+            for one in range(seed, seed + SEEDS[budget]):
                 rows += learned_and_played(env, method, one, budget, out / "transfer")
                 saved = save(out, "transfer", [asdict(row) for row in rows], budget=budget, seed=seed,
                              launched_by="ros2 launch" if shutil.which("ros2") else "processes")
