@@ -81,7 +81,9 @@ def launch(robot: str, arguments: dict[str, str], seed: str, said: TextIO) -> No
 
 def end_with_parent() -> None:
     """In a new process, before its program begins: it is interrupted when the process that started it ends, killed or not. An arm
-    must not go on without its benchmark. Elsewhere than on Linux it does nothing."""
+    must not go on without its benchmark, nor be deaf to its end: what a shell starts in the background ignores interrupts, and so
+    would all that it starts. Elsewhere than on Linux only that is done."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(LIBC, "prctl"):
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGINT)
 
