@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import shlex
 import subprocess
@@ -35,9 +36,11 @@ def of(name: str, instruction: str) -> list[str]:
 
 
 def dry_run(*words: str) -> str:
-    """What make would do in a tree where nothing is installed."""
+    """What make would do in a tree where nothing is installed, whatever the make that runs the tests was told."""
     command = ["make", "--no-print-directory", "-n", f"VENV={ROOT}/none", *words]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    told = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "EXTRAS", "ARGS", "PYTHON", "VENV", "JOBS")
+    env = {name: value for name, value in os.environ.items() if name not in told}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, env=env)
     return done.stdout
 
 
