@@ -132,3 +132,20 @@ def test_an_episode_that_took_twice_as_long_is_judged_by_every_second_step() -> 
     judged = at_pace(demonstrations(), [2.0, 1.0])
     assert np.diff(judged.starts).tolist() == [2, 5]
     assert judged.actions[:, 0] == pytest.approx([0.0, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
+
+
+def test_of_few_demonstrations_a_larger_share_is_trusted() -> None:
+    """Two demonstrations, one far more trusted: a share of a half is one of them; at least two is both."""
+    class Reach:
+        spec = spec()
+
+    def share(least: int) -> float:
+        settings = {"learner": "bc", "confidence": "none", "steps": 1, "trusted": 0.5, "trusted_least": least}
+        learner = make_learner(Reach(), demonstrations(), build(MethodConfig, settings, "test"), 0)  # type: ignore[arg-type]
+        assert isinstance(learner, CloningLearner)
+        learner._confidence.all = lambda: torch.tensor([2.0] * 5 + [0.5] * 5)  # type: ignore[method-assign]
+        weight = learner._sharpened()
+        return float(weight.sum() ** 2 / weight.square().sum() / 10)
+
+    assert share(0) == pytest.approx(0.5, abs=0.01)
+    assert share(2) > 0.7

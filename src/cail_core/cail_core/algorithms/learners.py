@@ -124,7 +124,8 @@ class _Weighted:
 
     def _sharpened(self) -> Tensor:
         """What each pair counts where β is given."""
-        weight = sharpened(self._confidence.all(), self.config.trusted, self.config.heaviest or math.inf)
+        share = max(self.config.trusted, min(1.0, self.config.trusted_least / self._demos.episodes))
+        weight = sharpened(self._confidence.all(), share, self.config.heaviest or math.inf)
         return of_one_way(weight, self._demos, self.config.one_way) if self.config.one_way else weight
 
     @torch.no_grad()

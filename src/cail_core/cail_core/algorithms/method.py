@@ -115,6 +115,8 @@ class MethodConfig:
                             choices=("none", "before", "during", "refined", "classifier", "smoothness"))
     trusted: float = setting(1.0, "weights β^κ for the policy's learner, κ ≥ 1 such that they count as this share of the "
                                   "pairs (effective sample size); 1: β itself, as in the paper", low=0.01, high=1.0)
+    trusted_least: int = setting(0, "and at least as so many demonstrations: of a few recorded ones a small share is too little "
+                                    "to clone", low=0)
     heaviest: float = setting(0.0, "no pair's weight is more than so many times what each would have if just the share `trusted` "
                                    "counted, all alike: a single demonstration cannot outweigh the others; 0: no limit", low=0.0)
     one_way: float = setting(0.0, "only the way is cloned that most of the trusted demonstrations go, if there are several; "
