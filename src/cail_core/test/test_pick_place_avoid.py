@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from cail_core.tasks.pick_place_avoid import OBSERVATION_NAMES, Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene
+from cail_core.policy import Gates
+from cail_core.tasks.pick_place_avoid import OBSERVATION_NAMES, Outcome, PickPlaceAvoid, PickPlaceAvoidConfig, Scene, gates
 
 CONFIG = PickPlaceAvoidConfig()
 NECK = CONFIG.neck_height_m
@@ -130,3 +132,18 @@ def test_the_observation_counts_from_the_right_places() -> None:
     assert seen["bottle_from_obstacle_y"] == pytest.approx(0.165 / 0.2)
     assert (seen["tool_x"], seen["tool_y"], seen["tool_z"]) == pytest.approx((0.0, 1.25, 0.0))
     assert (seen["gripper_opening"], seen["gripper_closing"]) == (1.0, 0.0)
+
+
+def test_in_the_hand_a_policy_does_not_see_how_the_bottle_sits_in_it() -> None:
+    config = PickPlaceAvoidConfig()
+    hidden = Gates(gates(config), OBSERVATION_NAMES)
+    seen = np.full(len(OBSERVATION_NAMES), 0.3, np.float32)
+    place = {name: i for i, name in enumerate(OBSERVATION_NAMES)}
+    seen[place["gripper_closing"]], seen[place["gripper_opening"]] = 1.0, config.neck_width_m / config.gripper_width_m
+    shown = dict(zip(OBSERVATION_NAMES, hidden.hide(seen, seen).tolist(), strict=True))
+    assert [name for name, value in shown.items() if value == 0.0] == [
+        "neck_from_tool_x", "neck_from_tool_y", "neck_from_tool_z", "bottle_lean_x", "bottle_lean_y", "gripper_opening"]
+    for name, value in (("gripper_closing", 0.0), ("gripper_opening", 0.9)):
+        before = seen.copy()
+        before[place[name]] = value
+        assert (hidden.hide(before, before) == before).all(), "while it reaches, and while the fingers close"

@@ -100,19 +100,20 @@ def view(config: PickPlaceAvoidConfig, bottle_radius_m: float, obstacle_radius_m
 
 
 def gates(config: PickPlaceAvoidConfig) -> tuple[Gate, ...]:
-    """How the neck lies to the tool says where to go before the grasp. In the hand it is what the grasp happened to be."""
+    """How the neck lies to the tool says where to go before the grasp. In the hand it is what the grasp happened to be, as is how
+    far exactly the fingers are apart, which differs from gripper to gripper."""
     neck, tolerance = config.neck_width_m / config.gripper_width_m, config.width_tolerance_m / config.gripper_width_m
-    hidden = tuple(name for name in OBSERVATION_NAMES if name.startswith(("neck_from_tool", "bottle_lean")))
+    hidden = tuple(name for name in OBSERVATION_NAMES if name.startswith(("neck_from_tool", "bottle_lean", "gripper_opening")))
     return (Gate(hidden, {"gripper_closing": (0.5, 1.5), "gripper_opening": (neck - tolerance, neck + tolerance)}),)
 
 
-POSITION_ERROR_M, LEAN_ERROR = 0.002, 0.03
-"""What a calibrated arm and a tracker of tags may be wrong by."""
+POSITION_ERROR_M, LEAN_ERROR, OPENING_ERROR = 0.002, 0.03, 0.03
+"""What a calibrated arm, a tracker of tags and a gripper's own measure may be wrong by."""
 
 
 def sensors() -> tuple[Sensor, ...]:
     """Where tool and things are said to be, axis by axis."""
-    made, s = [], 1.0 / LENGTH_SCALE_M
+    made, s = [Sensor("opening", "", OPENING_ERROR, {"gripper_opening": 1.0})], 1.0 / LENGTH_SCALE_M
     for axis in "xyz":
         flat = axis != "z"
         made.append(Sensor(f"tool {axis}", "m", POSITION_ERROR_M, {f"tool_{axis}": s, f"neck_from_tool_{axis}": -s}))
