@@ -38,6 +38,7 @@ from cail_core.rl.networks import Standardise, TanhGaussianActor
 from cail_core.rl.ppo import PPO
 from cail_core.rl.rollout import Rollout, collect
 from cail_core.tasks.base import Array, BatchEnv, Task
+from cail_core.tasks.variation import varied
 
 GIVEN = {"classifier": predicted_confidence, "smoothness": smooth_confidence}
 """Confidences that are worked out once from the demonstrations, without Eq. 7."""
@@ -251,7 +252,7 @@ class OnlineLearner(_Weighted, ABC):
         self.ppo.standardise_observations(mean, scale)
         self.actor = self.ppo.actor
         self._iterations = 0
-        self._env: BatchEnv = task.make_env(config.ppo.num_envs)
+        self._env: BatchEnv = varied(task).make_env(config.ppo.num_envs)
         self._observation: Array
         self._return = np.zeros(config.ppo.num_envs)
         self._length = np.zeros(config.ppo.num_envs, dtype=np.int64)

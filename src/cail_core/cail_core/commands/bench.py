@@ -12,6 +12,7 @@ from cail_core.cli import whole_number
 from cail_core.errors import BadInput
 
 MEASUREMENTS = {
+    "digests": "fingerprints of short runs, to compare two commits",
     "dataset": "writing, opening and reading demonstrations",
     "pointmass": "all methods on the point mass",
     "throughput": "steps per second of training against bare stepping, cost of the outer step",
