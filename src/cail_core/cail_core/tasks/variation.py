@@ -137,5 +137,5 @@ def shown(name: str, value: float) -> str:
 
 
 def varied(task: Task) -> Task:
-    """The task under all of its variation but speed: PPO judges step by step, and a slower arm takes more steps for the same path."""
+    """The task under all of its variation but speed: a slower arm takes more steps, and PPO judges step by step."""
     return task.under(replace(task.variation, speed=(NOMINAL.speed,) * 2)) if isinstance(task, Varied) else task
