@@ -3,7 +3,7 @@
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from cail_robot.launching import alone, argument, cail, options, process, switch, value
+from cail_robot.ros.launching import alone, argument, cail, options, process, switch, value
 
 
 def start(context):

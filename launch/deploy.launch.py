@@ -12,7 +12,7 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from cail_robot.launching import (
+from cail_robot.ros.launching import (
     Together,
     argument,
     arm_arguments,

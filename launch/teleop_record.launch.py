@@ -8,7 +8,7 @@ Everything that can be known before is checked first; where something is missing
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from cail_robot.launching import (
+from cail_robot.ros.launching import (
     Together,
     argument,
     arm_arguments,

@@ -8,7 +8,7 @@ from launch.actions import OpaqueFunction
 from launch_ros.actions import Node
 
 from cail_core.launch_words import SWITCH
-from cail_robot.launching import alone, argument, options, value
+from cail_robot.ros.launching import alone, argument, options, value
 
 METHODS = ["cail", "cail-paper", "cail-gail", "cail-bc", "cail-hybrid", "airl", "gail", "bc",
            "2iwil", "ic-gail", "t-rex", "d-rex", "ssrr", "rinse", "dwbc"]  # fmt: skip

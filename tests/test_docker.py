@@ -141,7 +141,7 @@ def test_the_cail_command_takes_what_the_containers_give_it(services: dict[str, 
 
 
 def test_the_settings_for_ursim_fit() -> None:
-    from cail_robot.ur5e.config import UR5eConfig
+    from cail_robot.robots.ur5e.config import UR5eConfig
 
     made = load_config(UR5eConfig, DOCKER / "ursim.yaml")
     assert (made.robot_ip, made.gripper.kind) == ("ursim", "none")

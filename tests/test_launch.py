@@ -31,7 +31,7 @@ from cail_core.demos.dataset import DemoDataset
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH_FILES = sorted((ROOT / "launch").glob("*.launch.py"))
-PACKAGES = ("cail_core", "cail_robot", "cail_sim")
+PACKAGES = ("cail_core", "cail_robot", "cail_sim", "cail_bench")
 
 STAND_IN = {
     "launch": ("LaunchDescription",),
@@ -105,8 +105,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
             setattr(module, kind, lambda *args, kind=kind, **kwargs: Made(kind, args, kwargs))
         monkeypatch.setitem(sys.modules, name, module)
     sys.modules["launch.event"].Event = object  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cail_robot.launching", None)
-    monkeypatch.delitem(sys.modules, "cail_robot.launching")  # read anew, and forgotten afterwards
+    monkeypatch.setitem(sys.modules, "cail_robot.ros.launching", None)
+    monkeypatch.delitem(sys.modules, "cail_robot.ros.launching")  # read anew, and forgotten afterwards
 
 
 @pytest.fixture(params=LAUNCH_FILES, ids=lambda path: path.name)
@@ -123,7 +123,7 @@ for name, kinds in {stand_in!r}.items():
 sys.modules["launch.event"].Event = object
 for name in {libraries!r}:
     sys.modules[name] = None
-import cail_robot.launching
+import cail_robot.ros.launching
 """
 
 
@@ -179,10 +179,10 @@ def test_every_executable_exists(opened: Opened) -> None:
 
 def test_every_command_takes_what_it_is_given(opened: Opened) -> None:
     """Each with its own parser: the options, and values of the right kind."""
-    from cail_robot.ur5e.up import UR5e
-    from cail_sim.scene import main as scene
-    from cail_sim.up import Sim
-    from cail_sim.ur5e_node import UR5eSim
+    from cail_robot.robots.ur5e.bringup import UR5e
+    from cail_sim.robots.panda import Sim
+    from cail_sim.robots.scene import main as scene
+    from cail_sim.robots.ur5e import UR5eSim
 
     arms = {"ur5e": UR5e, "ur5e-sim": UR5eSim}
     for given in robots(opened):

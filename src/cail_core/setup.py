@@ -25,11 +25,9 @@ setup(
         "cail.commands": [
             "demo = cail_core.commands.demo:register",
             "demos = cail_core.commands.demos:register",
-            "bench = cail_core.commands.bench:register",
             "doctor = cail_core.commands.doctor:register",
             "eval = cail_core.commands.eval:register",
             "report = cail_core.commands.report:register",
-            "oracle = cail_core.commands.oracle:register",
             "stress = cail_core.commands.stress:register",
             "train = cail_core.commands.train:register",
             "tune = cail_core.commands.tune:register",

@@ -20,27 +20,15 @@ setup(
     extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": ["scene_node = cail_sim.scene:main", "sim_node = cail_sim.up:main"],
+        "console_scripts": ["scene_node = cail_sim.robots.scene:main", "sim_node = cail_sim.robots.panda:main"],
         "cail.arms": [
-            "sim = cail_sim.up:Sim",
-            "ur5e-sim = cail_sim.ur5e_node:UR5eSim",
-        ],
-        "cail.benchmarks": [
-            "arm-faults = cail_sim.arm_faults:run",
-            "arm-latency = cail_sim.arm_latency:run",
-            "panda-slower = cail_sim.slower:run",
-            "panda-speed = cail_sim.speed:run",
-            "recorded = cail_sim.recorded:run",
-            "transfer = cail_sim.transfer:run",
-            "ur5e = cail_sim.ur5e_bench:run",
-            "ur5e-faults = cail_sim.ursim.bench_faults:run",
-            "ur5e-rate = cail_sim.ursim.bench_rate:run",
-            "ursim-fuzz = cail_sim.ursim.bench_fuzz:run",
+            "sim = cail_sim.robots.panda:Sim",
+            "ur5e-sim = cail_sim.robots.ur5e:UR5eSim",
         ],
         "cail.tasks": [
-            "panda = cail_sim.tasks:Panda",
-            "panda-carry = cail_sim.tasks:PandaCarry",
-            "ur5e = cail_sim.ur5e:UR5e",
+            "panda = cail_sim.tasks.panda:Panda",
+            "panda-carry = cail_sim.tasks.panda:PandaCarry",
+            "ur5e = cail_sim.tasks.ur5e:UR5e",
         ],
         "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],
     },

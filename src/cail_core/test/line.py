@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.algorithms.trainers.learners import make_learner
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.evaluation import evaluate
 from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Step, TaskSpec

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.absorbing import flagged, padded, standardised, tail
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.learners import AdversarialLearner
 from cail_core.algorithms.method import method_config
+from cail_core.algorithms.trainers.absorbing import flagged, padded, standardised, tail
+from cail_core.algorithms.trainers.learners import AdversarialLearner
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.rollout import collect
 from cail_core.tasks.base import Step, TaskSpec

@@ -15,20 +15,20 @@ import pytest
 import torch
 from line import GOAL, MIXED, STEPS, Line, demonstrations, small
 
-from cail_core.algorithms.absorbing import padded
-from cail_core.algorithms.baselines import DwbcConfig, RewardConfig
+from cail_core.algorithms.baselines.drex import DrexLearner, noisy_rollouts
+from cail_core.algorithms.baselines.dwbc import discriminator_loss, expert_episodes, policy_weights
+from cail_core.algorithms.baselines.labels import pair_labels, rank_labels
+from cail_core.algorithms.baselines.rinse import arc_length, smoothness, trajectory_scores
+from cail_core.algorithms.baselines.settings import DwbcConfig, RewardConfig
+from cail_core.algorithms.baselines.ssrr import Sigmoid, SsrrLearner, SsrrReward, fit_sigmoid
+from cail_core.algorithms.baselines.trex import SnippetReward, Trajectories, ranked
+from cail_core.algorithms.baselines.two_iwil import cu_risk, predicted_confidence
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.drex import DrexLearner, noisy_rollouts
-from cail_core.algorithms.dwbc import discriminator_loss, expert_episodes, policy_weights
-from cail_core.algorithms.gail import Gail
-from cail_core.algorithms.ic_gail import IcGail
-from cail_core.algorithms.labels import pair_labels, rank_labels
-from cail_core.algorithms.learners import CloningLearner, make_learner
+from cail_core.algorithms.inner.gail import Gail
+from cail_core.algorithms.inner.ic_gail import IcGail
 from cail_core.algorithms.method import method_config
-from cail_core.algorithms.rinse import arc_length, smoothness, trajectory_scores
-from cail_core.algorithms.ssrr import Sigmoid, SsrrLearner, SsrrReward, fit_sigmoid
-from cail_core.algorithms.trex import SnippetReward, Trajectories, ranked
-from cail_core.algorithms.two_iwil import cu_risk, predicted_confidence
+from cail_core.algorithms.trainers.absorbing import padded
+from cail_core.algorithms.trainers.learners import CloningLearner, make_learner
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
 from cail_core.policy import load_policy

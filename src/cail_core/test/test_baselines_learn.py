@@ -10,9 +10,9 @@ import pytest
 import torch
 from line import GOAL, MIXED, STEPS, Line, aim_return, demonstrations, learned_return, small
 
+from cail_core.algorithms.baselines.trex import TrexLearner
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.learners import make_learner
-from cail_core.algorithms.trex import TrexLearner
+from cail_core.algorithms.trainers.learners import make_learner
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.bc import BehaviourCloning
-from cail_core.algorithms.bilevel import Parameters, Terms, bilevel_step, confidence_gradient, mean_one, tracked
-from cail_core.algorithms.gail import Gail
-from cail_core.algorithms.inner import PairLearner
-from cail_core.algorithms.optim import Adam
-from cail_core.algorithms.outer import RankedTrajectories, ranking_loss
+from cail_core.algorithms.eq7.bilevel import Parameters, Terms, bilevel_step, confidence_gradient, mean_one, tracked
+from cail_core.algorithms.eq7.optim import Adam
+from cail_core.algorithms.eq7.outer import RankedTrajectories, ranking_loss
+from cail_core.algorithms.inner.airl import Airl
+from cail_core.algorithms.inner.base import PairLearner
+from cail_core.algorithms.inner.bc import BehaviourCloning
+from cail_core.algorithms.inner.gail import Gail
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.networks import TanhGaussianActor
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from cail_core.algorithms.learners import make_learner
+from cail_bench.methods import demonstrate
 from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.methods import demonstrate
+from cail_core.algorithms.trainers.learners import make_learner
 from cail_core.evaluation import evaluate
 from cail_core.tasks.pointmass import PointMass
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.cail import learn_confidence_before
-from cail_core.algorithms.confidence import ConfidenceConfig, FreeConfidence, capped, make_confidence, sharpened
+from cail_bench.methods import demonstrate, spearman
+from cail_core.algorithms.eq7.cail import learn_confidence_before
+from cail_core.algorithms.eq7.confidence import ConfidenceConfig, FreeConfidence, capped, make_confidence, sharpened
 from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.methods import demonstrate, spearman
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.tasks.pointmass import PointMass
 from cail_core.training.run import demonstrator_means

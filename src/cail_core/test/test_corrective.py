@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.corrective import Corrections, displaced
-from cail_core.algorithms.learners import CloningLearner
 from cail_core.algorithms.method import method_config
+from cail_core.algorithms.trainers.corrective import Corrections, displaced
+from cail_core.algorithms.trainers.learners import CloningLearner
 from cail_core.demos.demonstrations import Demonstrations
 
 DT = 0.1

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.learners import make_learner
+from cail_bench.methods import demonstrate
 from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.algorithms.practice import (
+from cail_core.algorithms.trainers.learners import make_learner
+from cail_core.algorithms.trainers.self_imitation import (
     TRIES,
     Noisy,
     PracticeLearner,
@@ -26,7 +27,6 @@ from cail_core.algorithms.practice import (
     start_weights,
     usual_length,
 )
-from cail_core.benchmarks.methods import demonstrate
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
 from cail_core.evaluation import evaluate

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms import selection
+from cail_bench.methods import demonstrate
+from cail_core.algorithms.eq7 import selection
+from cail_core.algorithms.eq7.selection import ordered_pairs, select
 from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.algorithms.selection import ordered_pairs, select
-from cail_core.benchmarks.methods import demonstrate
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.tasks.pointmass import PointMass
 

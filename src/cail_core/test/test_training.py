@@ -21,10 +21,10 @@ import pytest
 import torch
 import yaml
 
-from cail_core.algorithms import learners
-from cail_core.algorithms.learners import AdversarialLearner, make_learner
+from cail_bench.methods import demonstrate
 from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.benchmarks.methods import demonstrate
+from cail_core.algorithms.trainers import learners
+from cail_core.algorithms.trainers.learners import AdversarialLearner, make_learner
 from cail_core.cli import main
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput

@@ -62,7 +62,7 @@ def test_how_many_are_drawn_at_once_decides_and_not_who_judges(demos: Demonstrat
 
 def test_ray_judges_as_this_process_does(demos: Demonstrations) -> None:
     pytest.importorskip("ray")
-    from cail_core.benchmarks.engines import RayEngine
+    from cail_core.training.engines import RayEngine
 
     judge = Judge(demos, quick(), 0, STEPS)
     settings = [{"alpha": 0.02, "mu": 0.1, "rate": rate} for rate in (1e-4, 1e-3, 1e-2)]

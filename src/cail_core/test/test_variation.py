@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.corrective import mismeasured, sensor_errors
-from cail_core.algorithms.learners import CloningLearner, make_learner
 from cail_core.algorithms.method import MethodConfig
-from cail_core.algorithms.practice import at_pace
+from cail_core.algorithms.trainers.corrective import mismeasured, sensor_errors
+from cail_core.algorithms.trainers.learners import CloningLearner, make_learner
+from cail_core.algorithms.trainers.self_imitation import at_pace
 from cail_core.config import build
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, ConfigError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.ways import components, distances, of_one_way, passed_over
+from cail_core.algorithms.trainers.demo_modes import components, distances, of_one_way, passed_over
 from cail_core.demos.demonstrations import Demonstrations
 
 STEPS = 40

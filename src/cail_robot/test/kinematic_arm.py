@@ -64,14 +64,14 @@ class KinematicArm:
 
 def main() -> int:
     """The node on this arm, as a process: kinematic_arm.py TRACE. A target stands still before it."""
-    from cail_robot.ros import run
+    from cail_robot.ros.runtime import run
 
     def nodes() -> list[object]:
         from geometry_msgs.msg import PoseStamped
 
-        from cail_robot.limits import Limits
-        from cail_robot.node import ArmNode, stamped_pose
-        from cail_robot.ros import STATE_QOS
+        from cail_robot.ros.arm_node import ArmNode, stamped_pose
+        from cail_robot.ros.runtime import STATE_QOS
+        from cail_robot.safety.limits import Limits
 
         class Node(ArmNode):
             def set_up(self) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 from cail_core.recording import cdr
 from cail_core.recording.bag import Message
-from cail_core.recording.moments import Moment, Vector
+from cail_core.recording.sync import Moment, Vector
 from cail_core.tasks import TaskSpec
-from cail_robot.recorder import Recorder
+from cail_robot.recording.recorder import Recorder
 
 FULL_SPEED = 0.5
 RATE = 50

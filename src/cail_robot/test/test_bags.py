@@ -18,9 +18,9 @@ from cail_core.errors import BadInput, CailError, DatasetError
 from cail_core.recording import bag as bags
 from cail_core.recording import cdr
 from cail_core.recording.bag import Message, read_about, read_messages
-from cail_core.recording.frames import Trim, episode_from_bag
-from cail_core.recording.moments import Moments, moments_of
+from cail_core.recording.episode_builder import Trim, episode_from_bag
 from cail_core.recording.rebuild import rebuild
+from cail_core.recording.sync import Moments, moments_of
 from cail_core.recording.topics import DEFINITIONS, TOPICS
 
 

@@ -12,9 +12,9 @@ from kinematic_arm import KinematicArm
 
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, ArmMode, Twist
-from cail_robot.control import LINK_TIMEOUT_S, PUBLISHERS_QUIET_S, ArmControl, State, Status
-from cail_robot.limits import Limits
-from cail_robot.safety import Verdict
+from cail_robot.control.state_machine import LINK_TIMEOUT_S, PUBLISHERS_QUIET_S, ArmControl, State, Status
+from cail_robot.safety.filter import Verdict
+from cail_robot.safety.limits import Limits
 
 FORWARD: Twist = (0.1, 0.0, 0.0, 0.0, 0.0, 0.0)
 

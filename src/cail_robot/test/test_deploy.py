@@ -16,17 +16,17 @@ from reach_policy import START, near_guard, write_policy
 from cail_core.config import find_config, load_config
 from cail_core.demos.dataset import DemoDataset
 from cail_core.errors import BadInput
-from cail_core.recording.moments import Moment
-from cail_robot import deploy_config
-from cail_robot.arm_link import ArmReport
-from cail_robot.deploy_config import DeployConfig, Deployment, prepare
-from cail_robot.deploy_phase import Phase
-from cail_robot.deploy_session import Session
-from cail_robot.deploy_tally import Played, Tally
-from cail_robot.limits import Limits
-from cail_robot.recorder import Recorder
-from cail_robot.teleop import FAILURE, NOWHERE, QUIT, STOP, Steering, TeleopConfig, Wish
-from cail_robot.teleop import START as ENTER
+from cail_core.recording.sync import Moment
+from cail_robot.deploy import config as deploy_config
+from cail_robot.deploy.config import DeployConfig, Deployment, prepare
+from cail_robot.deploy.phase import Phase
+from cail_robot.deploy.session import Session
+from cail_robot.deploy.stats import Played, Tally
+from cail_robot.recording.recorder import Recorder
+from cail_robot.ros.arm_link import ArmReport
+from cail_robot.safety.limits import Limits
+from cail_robot.teleop.command import FAILURE, NOWHERE, QUIT, STOP, Steering, TeleopConfig, Wish
+from cail_robot.teleop.command import START as ENTER
 
 LEFT = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 PERIOD = 0.02
@@ -329,7 +329,7 @@ def test_an_arm_that_is_not_put_back_goes_home_up_across_and_down(tmp_path: Path
     arm, home = Arm(), (0.5, 0.0, 0.3)
     arm.tool = np.array([0.3, -0.25, 0.2])
     monkeypatch.setattr(Deployment, "start", lambda self: home)
-    monkeypatch.setattr("cail_robot.deploy_session.SELF_RESETTING", ())
+    monkeypatch.setattr("cail_robot.deploy.session.SELF_RESETTING", ())
     made, _ = session(tmp_path, arm)
     until(made, Phase.HOMING)
     way: list[Any] = []

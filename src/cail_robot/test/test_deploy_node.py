@@ -23,8 +23,8 @@ from ros_bench import node_process, own_domain, process
 from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.recording.bag import bags_of, read_messages
-from cail_robot.operator import Operator, wait_for
-from cail_robot.ros import STATE_QOS
+from cail_robot.ros.operator import Operator, wait_for
+from cail_robot.ros.runtime import STATE_QOS
 
 HERE = Path(__file__).parent
 DEPLOY = ("-m", "cail_core.cli", "deploy", "--robot", "running", "--robot-type", "panda_sim")

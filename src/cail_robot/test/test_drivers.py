@@ -11,7 +11,7 @@ pytest.importorskip("rclpy")
 
 from ros_bench import node_process, own_domain, process
 
-from cail_robot.operator import PERMITTED, Operator, wait_for
+from cail_robot.ros.operator import PERMITTED, Operator, wait_for
 
 own_domain()
 NODE = Path(__file__).with_name("kinematic_arm.py")

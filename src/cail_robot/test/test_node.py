@@ -16,8 +16,8 @@ pytest.importorskip("rclpy")
 
 from ros_bench import node_process, own_domain
 
-from cail_robot.operator import Operator, wait_for
-from cail_robot.ros import PROFILES, RANGE, stay_on_this_machine
+from cail_robot.ros.operator import Operator, wait_for
+from cail_robot.ros.runtime import PROFILES, RANGE, stay_on_this_machine
 
 own_domain()
 NODE = Path(__file__).with_name("kinematic_arm.py")

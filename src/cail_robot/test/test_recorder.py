@@ -16,8 +16,8 @@ from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.features import ACTION, DONE, REQUESTED, REWARD, STATE, SUCCESS, TRUNCATED
 from cail_core.errors import BadInput, DatasetError, StorageFull
 from cail_core.recording.bag import bags_of, read_messages
-from cail_core.recording.frames import Timing, recordable
-from cail_robot.recorder import Recorder, RecordingRefused
+from cail_core.recording.episode_builder import Timing, recordable
+from cail_robot.recording.recorder import Recorder, RecordingRefused
 
 HERE = Path(__file__).parent
 
@@ -236,7 +236,7 @@ import resource, signal, sys
 sys.path[:0] = {[str(folder), str(HERE), str(HERE.parents[1] / "cail_core/test")]!r}
 from pathlib import Path
 from reach import Messages, Reach, feed, record
-from cail_robot.recorder import Recorder
+from cail_robot.recording.recorder import Recorder
 recorder = Recorder(Path({str(root)!r}), Reach(), robot="stick", demonstrator="anna")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cail_core.config import build, find_config, load_config
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, ArmState, Twist, Vector
-from cail_robot.limits import Limits
-from cail_robot.safety import REST, Motion, Outcome, SafetyFilter, Verdict, limit, refuse
+from cail_robot.safety.filter import REST, Motion, Outcome, SafetyFilter, Verdict, limit, refuse
+from cail_robot.safety.limits import Limits
 
 DT = 0.02
 CENTRE: Vector = (0.5, 0.0, 0.3)

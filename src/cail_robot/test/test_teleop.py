@@ -9,12 +9,10 @@ import pytest
 
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, ConfigError
-from cail_robot import sticks
-from cail_robot.arm_link import ArmReport
-from cail_robot.desk import Desk
-from cail_robot.scripted import Script, read_script
-from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
-from cail_robot.teleop import (
+from cail_robot.recording.session import Desk
+from cail_robot.ros.arm_link import ArmReport
+from cail_robot.teleop import gamepad as sticks
+from cail_robot.teleop.command import (
     FAILURE,
     GRIP,
     NOWHERE,
@@ -30,6 +28,8 @@ from cail_robot.teleop import (
     TeleopConfig,
     Wish,
 )
+from cail_robot.teleop.gamepad import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
+from cail_robot.teleop.scripted import Script, read_script
 
 CONFIG = TeleopConfig()
 
@@ -239,7 +239,7 @@ class Link:
 def test_the_desk_does_what_each_key_says(tmp_path: Path) -> None:
     from reach import Messages, Reach, feed
 
-    from cail_robot.recorder import Recorder
+    from cail_robot.recording.recorder import Recorder
 
     now = 0.0
     recorder = Recorder(tmp_path / "demos", Reach(), robot="stick", demonstrator="anna", clock=lambda: now)

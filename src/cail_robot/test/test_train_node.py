@@ -23,19 +23,19 @@ from ros_bench import environment, own_domain
 from cail_core.algorithms.method import method_config
 from cail_core.cli import main
 from cail_core.training.tune import write_config
-from cail_robot.operator import wait_for
-from cail_robot.ros import STATE_QOS, STATUS_QOS, join
-from cail_robot.train_node import NUMBERS, Progress
+from cail_robot.ros.operator import wait_for
+from cail_robot.ros.runtime import STATE_QOS, STATUS_QOS, join
+from cail_robot.ros.train_node import NUMBERS, Progress
 
 own_domain()
 STEPS = 20_000
 CHECKPOINT = 5 * 500
 """Steps between two checkpoints with the settings below."""
 RESULTS = ("policy/policy.safetensors", "confidence.parquet", "metrics.csv", "ranked.csv")
-NODE = "import sys; from cail_robot.train_node import main; sys.exit(main())"
+NODE = "import sys; from cail_robot.ros.train_node import main; sys.exit(main())"
 UNHURRIED = """
 import sys, time
-from cail_robot import train_node
+from cail_robot.ros import train_node
 told = train_node.Trainer._watch
 def watch(self, done, steps, metrics):
     told(self, done, steps, metrics)
@@ -48,7 +48,7 @@ sys.exit(train_node.main())
 """Goes on once it is heard, and each phase lasts long enough to be told: the rest of a run can be shorter than discovery."""
 WITHOUT_ROS_AFTER = """
 import sys, rclpy
-from cail_robot import train_node
+from cail_robot.ros import train_node
 told = train_node.Trainer._watch
 def watch(self, done, steps, metrics):
     told(self, done, steps, metrics)

@@ -6,4 +6,4 @@ Importing it registers the tasks with Gymnasium: `gymnasium.make("cail_sim:cail/
 import gymnasium
 
 for _id, _task in (("cail/PandaPickPlaceAvoid-v0", "panda"), ("cail/PandaCarryAvoid-v0", "panda-carry")):
-    gymnasium.register(id=_id, entry_point="cail_sim.gym_envs:PickPlaceAvoidGymEnv", kwargs={"task": _task})
+    gymnasium.register(id=_id, entry_point="cail_sim.tasks.gym_envs:PickPlaceAvoidGymEnv", kwargs={"task": _task})

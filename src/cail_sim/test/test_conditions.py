@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cail_core.tasks.pick_place_avoid import OBSERVATION_NAMES, Outcome
-from cail_core.tasks.variation import NOMINAL, NOTHING, Variation
-from cail_sim.env import CONTROL_TICKS, PickPlaceAvoidEnv
-from cail_sim.tasks import Panda
+from cail_core.tasks.variation import NOMINAL, NOTHING, Variation, varied
+from cail_sim.tasks.env import CONTROL_TICKS, PickPlaceAvoidEnv
+from cail_sim.tasks.panda import Panda
 
 Env = Callable[..., PickPlaceAvoidEnv]
 
@@ -160,3 +160,9 @@ def test_the_same_seed_is_the_same_episode_and_its_pace_is_known_before(under: E
     finally:
         env.close()
     assert Panda().pace_of(3) == 1.0
+
+
+def test_methods_that_act_learn_under_the_tasks_variation_but_at_its_own_speed() -> None:
+    task = varied(Panda())
+    assert isinstance(task, Panda)
+    assert task.played_under == replace(Panda().variation, speed=(1.0, 1.0)) != NOTHING

@@ -25,8 +25,8 @@ from cail_core.guard import Guard
 from cail_core.policy import save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks import get_task
-from cail_robot.deploy_config import prepare, scripted
-from cail_robot.limits import Limits
+from cail_robot.deploy.config import prepare, scripted
+from cail_robot.safety.limits import Limits
 
 
 def untrained(folder: Path, task: str = "panda") -> Path:

@@ -22,7 +22,7 @@ from cail_core.policy import load_policy, save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks import get_task
 from cail_robot.arm import ArmError
-from cail_robot.operator import Operator, wait_for
+from cail_robot.ros.operator import Operator, wait_for
 
 own_domain()
 
@@ -103,7 +103,7 @@ def test_in_real_time_the_things_of_the_task_are_on_the_topics_and_reset_starts_
     from geometry_msgs.msg import PoseStamped
     from std_msgs.msg import String
 
-    from cail_robot.ros import STATE_QOS
+    from cail_robot.ros.runtime import STATE_QOS
 
     with node_process("-m", "cail_core.cli", "up", "sim") as node, Operator() as operator:
         poses: dict[str, list[PoseStamped]] = {"object_pose": [], "target_pose": [], "obstacle_pose": []}
@@ -130,6 +130,6 @@ def test_in_real_time_the_things_of_the_task_are_on_the_topics_and_reset_starts_
 
 
 def test_nobody_on_the_topics_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cail_robot.ros_env.PATIENCE_S", 0.5)
+    monkeypatch.setattr("cail_robot.ros.env.PATIENCE_S", 0.5)
     with pytest.raises(ArmError, match=r"cail up sim"):
         get_task("panda-ros").make_env(1)

@@ -12,11 +12,11 @@ import pytest
 from boxes import RunningBox
 
 from cail_robot.arm import STILL, ArmError, ArmMode, Twist
-from cail_robot.control import ArmControl, State
-from cail_robot.limits import Limits
-from cail_robot.ur5e import kinematics
-from cail_robot.ur5e.arm import UR5eArm
-from cail_robot.ur5e.config import GripperConfig, UR5eConfig
+from cail_robot.control.state_machine import ArmControl, State
+from cail_robot.robots.ur5e import kinematics
+from cail_robot.robots.ur5e.arm import UR5eArm
+from cail_robot.robots.ur5e.config import GripperConfig, UR5eConfig
+from cail_robot.safety.limits import Limits
 
 pytest.importorskip("rtde_control")
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from boxes import RunningBox, running_box
 
-from cail_robot.ur5e import kinematics as ur
+from cail_robot.robots.ur5e import kinematics as ur
 
 rtde_control = pytest.importorskip("rtde_control")
 rtde_receive = pytest.importorskip("rtde_receive")

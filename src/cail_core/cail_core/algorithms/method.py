@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cail_core.algorithms import METHODS
-from cail_core.algorithms.baselines import (
+from cail_core.algorithms.baselines.settings import (
     ClassifierConfig,
     DwbcConfig,
     IcGailConfig,
@@ -13,7 +13,7 @@ from cail_core.algorithms.baselines import (
     RewardConfig,
     SmoothnessConfig,
 )
-from cail_core.algorithms.confidence import ConfidenceConfig
+from cail_core.algorithms.eq7.confidence import ConfidenceConfig
 from cail_core.config import build, find_config, installed_config, merged, read_yaml, setting
 from cail_core.errors import BadInput, ConfigError
 from cail_core.rl.ppo import PPOConfig

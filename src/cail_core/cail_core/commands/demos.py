@@ -190,10 +190,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _rank(args: argparse.Namespace) -> None:
-    from cail_core.demos.choosing import unalike
     from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.edit import set_ranking
-    from cail_core.demos.ranking import order_by_return, provenance, rank_by_return, read_ranking, share
+    from cail_core.ranking.diverse import unalike
+    from cail_core.ranking.ranks import order_by_return, provenance, rank_by_return, read_ranking, share
 
     dataset = DemoDataset(args.dataset)
     if not (args.by or args.file or args.clear):
@@ -225,9 +225,9 @@ def _rank(args: argparse.Namespace) -> None:
 def _ask(args: argparse.Namespace, dataset: DemoDataset) -> None:
     import getpass
 
-    from cail_core.demos.comparisons import Comparisons, choose
     from cail_core.demos.edit import parse_ids
-    from cail_core.demos.interactive import rank_by_asking
+    from cail_core.ranking.comparisons import Comparisons, choose
+    from cail_core.ranking.interactive import rank_by_asking
 
     comparisons = None
     if args.episodes is not None:
@@ -278,7 +278,7 @@ def _delete(args: argparse.Namespace) -> None:
 def _rebuild(args: argparse.Namespace) -> None:
     from cail_core.progress import bar
     from cail_core.recording.bag import FOLDER, bags_of
-    from cail_core.recording.frames import Trim
+    from cail_core.recording.episode_builder import Trim
     from cail_core.recording.rebuild import rebuild
 
     trim = None if args.trim_idle is None else Trim(on=args.trim_idle)

@@ -34,8 +34,8 @@ def run(args: argparse.Namespace) -> int:
     import torch
 
     from cail_core.algorithms.method import method_config
-    from cail_core.benchmarks.engines import RayEngine
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.training.engines import RayEngine
     from cail_core.training.tune import here, tune, write_config
 
     if args.out.suffix not in (".yaml", ".yml"):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cail_core.errors import BadInput
-from cail_core.recording.moments import Moment, Vector
+from cail_core.recording.sync import Moment, Vector
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoid, PickPlaceAvoidConfig, Scene, Vec
 
 

@@ -134,3 +134,8 @@ def shown(name: str, value: float) -> str:
     if name.endswith("_m"):
         return f"{1e3 * value:.3g} mm"
     return f"{value:.3g}" if name == "lean" else f"× {value:.3g}"
+
+
+def varied(task: Task) -> Task:
+    """The task under all of its variation but speed: a slower arm takes more steps, and PPO judges step by step."""
+    return task.under(replace(task.variation, speed=(NOMINAL.speed,) * 2)) if isinstance(task, Varied) else task

@@ -19,10 +19,10 @@ import torch
 import yaml
 
 from cail_core import __version__, durable
-from cail_core.algorithms.confidence import segment_mean
-from cail_core.algorithms.learners import Learner, Metrics, make_learner
+from cail_core.algorithms.eq7.confidence import segment_mean
 from cail_core.algorithms.method import MethodConfig
-from cail_core.algorithms.ways import passed_over
+from cail_core.algorithms.trainers.demo_modes import passed_over
+from cail_core.algorithms.trainers.learners import Learner, Metrics, make_learner
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed

@@ -12,8 +12,8 @@ import torch
 import yaml
 
 from cail_core import durable
+from cail_core.algorithms.eq7.selection import FOLDS, held_out_accuracy
 from cail_core.algorithms.method import MethodConfig
-from cail_core.algorithms.selection import FOLDS, held_out_accuracy
 from cail_core.config import to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, MissingDependency, how_to_add

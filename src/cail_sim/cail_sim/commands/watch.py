@@ -19,7 +19,7 @@ from cail_core.policy import load_policy
 from cail_core.progress import bar
 from cail_core.tasks import Policy, get_task
 from cail_core.tasks.base import Array
-from cail_sim.window import has_display
+from cail_sim.bullet.window import has_display
 
 # Importing this must not need PyBullet: `cail --help` reads it on every machine.
 
@@ -52,7 +52,7 @@ class Scenario:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cail_sim.render import render_episode, save_film
+    from cail_sim.bullet.render import render_episode, save_film
 
     if args.out is not None and args.out.suffix.lower() not in (".mp4", ".gif"):
         raise BadInput(f"expected a file that ends in .mp4 or .gif, given '{args.out}'")
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _simulated(name: str) -> Any:
-    from cail_sim.tasks import Panda
+    from cail_sim.tasks.panda import Panda
 
     task = get_task(name)
     if not isinstance(task, Panda):
@@ -105,7 +105,7 @@ def _played(args: argparse.Namespace) -> Scenario:
 
 def _recorded(args: argparse.Namespace) -> Scenario:
     """A demonstration acted again: from where it began, with its actions."""
-    from cail_sim.render import observed_start
+    from cail_sim.bullet.render import observed_start
 
     dataset = DemoDataset(args.demos)
     task = _simulated(args.task or dataset.task)
@@ -140,7 +140,7 @@ def _confidence(args: argparse.Namespace, dataset: DemoDataset, stored: Any) -> 
 
 def _window(scenario: Scenario, seed: int) -> None:
     """Act in real time in PyBullet's window until the episode ends or the window is closed."""
-    from cail_sim.render import CARRYING, REACHING, trust_colour
+    from cail_sim.bullet.render import CARRYING, REACHING, trust_colour
 
     env = scenario.task.one(visible=True, window=True)
     p, client = env.world.engine, env.world.client

@@ -10,8 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from cail_robot.ur5e import kinematics as ur
-from cail_robot.ur5e.kinematics import Vector
+from cail_robot.robots.ur5e import kinematics as ur
+from cail_robot.robots.ur5e.kinematics import Vector
 
 CYCLE_S = 0.002
 JOINT_ACCELERATION = 40.0

@@ -1,0 +1,43 @@
+"""Gradient descent on a dictionary of parameters, in two halves: propose a step, then take it or leave it.
+
+Theorem 1's gate looks at θ_{τ+1} before it is taken; a refused step must leave no trace in Adam's moments either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from cail_core.algorithms.eq7.bilevel import Parameters
+from cail_core.rl.flat_adam import DECAY_MEAN, DECAY_SQUARE, TINY
+
+
+@dataclass
+class Adam:
+    """Adam (Kingma & Ba 2015), which the paper's experiments use for θ; all parameters as one vector, in few calls."""
+
+    rate: float
+    _kept: Parameters = field(default_factory=dict)
+    _proposed: Parameters = field(default_factory=dict)
+
+    def propose(self, theta: Parameters, slope: Parameters) -> Parameters:
+        vector = torch.cat([value.flatten() for value in theta.values()])
+        g = torch.cat([slope[name].detach().flatten() for name in theta])
+        step = self._kept.get("step", torch.zeros((), dtype=torch.float64)) + 1
+        mean = torch.lerp(self._kept.get("mean", torch.zeros_like(g)), g, 1 - DECAY_MEAN)
+        square = torch.lerp(self._kept.get("square", torch.zeros_like(g)), g * g, 1 - DECAY_SQUARE)
+        self._proposed = {"step": step, "mean": mean, "square": square}
+        deviation = (square / (1 - DECAY_SQUARE ** float(step))).sqrt() + TINY
+        vector = vector - self.rate / (1 - DECAY_MEAN ** float(step)) * mean / deviation
+        parts = torch.split(vector, [value.numel() for value in theta.values()])
+        return {name: part.view_as(value) for (name, value), part in zip(theta.items(), parts, strict=True)}
+
+    def take(self) -> None:
+        self._kept = self._proposed
+
+    def state(self) -> Parameters:
+        return dict(self._kept)
+
+    def restore(self, state: Parameters) -> None:
+        self._kept = dict(state)

@@ -1,0 +1,107 @@
+"""`cail up ur5e-sim`: the UR5e's node against a control box of this machine, with the table's things on their topics.
+
+The node meets the box through its sockets alone, as it meets a real one. What a lab's tracker would see comes from the box's own
+simulation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import threading
+from typing import Any
+
+from geometry_msgs.msg import PoseStamped
+
+from cail_core.cli import whole_number
+from cail_core.errors import CailError
+from cail_robot.control.realtime import realtime
+from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde, urdf
+from cail_robot.robots.ur5e.bringup import add_limits, settings
+from cail_robot.robots.ur5e.config import UR5eConfig
+from cail_robot.ros.arm_node import ArmNode, stamped_pose
+from cail_robot.ros.runtime import STATE_QOS
+from cail_robot.safety.limits import Limits
+from cail_sim.bullet.engine import load_pybullet
+from cail_sim.bullet.window import need_display
+from cail_sim.ursim.faults import FaultClient
+from cail_sim.ursim.process import BoxProcess
+
+TRACKER_S = 0.02
+
+
+class UR5eSimNode(ArmNode):
+    """The UR5e's node, a tracker of the things, and `reset`."""
+
+    def __init__(self, box: BoxProcess, config: UR5eConfig, *, seed: int, namespace: str) -> None:
+        self._box, self._seed = box, seed
+        super().__init__(UR5eArm(config), config.limits, namespace=namespace)
+
+    def set_up(self) -> None:
+        names = {"object": "object_pose", "obstacle": "obstacle_pose", "target": "target_pose"}
+        self._things = {name: self.create_publisher(PoseStamped, topic, STATE_QOS) for name, topic in names.items()}
+        self._tracked = threading.Event()
+        self._tracker = threading.Thread(target=self._track, name="tracker", daemon=True)
+        self._tracker.start()
+
+    def _track(self) -> None:
+        try:
+            ask = FaultClient(self._box.host)
+            while not self._tracked.wait(TRACKER_S):
+                stamp = self.get_clock().now().to_msg()
+                for name, pose in ask("things")["things"].items():
+                    self.send(self._things[name], stamped_pose(pose[:3], pose[3:], stamp, self.control.arm.base_frame))
+            ask.close()
+        except (OSError, ValueError, CailError):
+            if not self._tracked.is_set():
+                self.get_logger().error("the control box has gone; its things are not tracked any more")
+
+    def _on_reset(self, request: Any, response: Any) -> Any:
+        self._seed += 1
+        self._box.fault(f"things {self._seed}")
+        response.success, response.message = True, "the things stand at a new start; the arm stays where it is"
+        return response
+
+    def finish(self) -> None:
+        super().finish()
+        self._tracked.set()
+        self._tracker.join(1.0)
+        self._box.close()
+
+
+class UR5eSim:
+    """`cail up ur5e-sim`: a simulated UR5e control box with its table, and the UR5e's node on it."""
+
+    @staticmethod
+    def add_arguments(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--config", default="ur5e", metavar="FILE", help="settings; default: the installed ur5e.yaml")
+        add_limits(parser)
+        parser.add_argument("--host", default="127.0.0.1", help="loopback address of the box; default: 127.0.0.1")
+        parser.add_argument("--seed", type=whole_number, default=0, help="of where the things stand; default: 0")
+        parser.add_argument("--window", action="store_true", help="show PyBullet's window")
+        parser.add_argument("--namespace", default="arm", help="default: arm")
+
+    @staticmethod
+    def limits(args: argparse.Namespace) -> Limits:
+        """What the node will start with."""
+        return settings(args).limits
+
+    @staticmethod
+    def check(args: argparse.Namespace) -> None:
+        """What can be known before the node starts."""
+        need_rtde()
+        load_pybullet()
+        if args.window:
+            need_display()
+
+    @staticmethod
+    def description() -> str:
+        return urdf()
+
+    @staticmethod
+    def nodes(args: argparse.Namespace) -> list[UR5eSimNode]:
+        UR5eSim.check(args)
+        config = dataclasses.replace(settings(args), robot_ip=args.host)
+        realtime(config.realtime_priority - 10)
+        box = BoxProcess("--table", "--seed", str(args.seed), *(["--window"] if args.window else []), host=args.host)
+        return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace)]
