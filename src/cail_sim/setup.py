@@ -22,8 +22,8 @@ setup(
     entry_points={
         "console_scripts": ["scene_node = cail_sim.robots.scene:main", "sim_node = cail_sim.robots.panda:main"],
         "cail.arms": [
-            "sim = cail_sim.robots.panda:Sim",
-            "ur5e-sim = cail_sim.robots.ur5e:UR5eSim",
+            "panda_sim = cail_sim.robots:PANDA_SIM",
+            "ur5e_sim = cail_sim.robots:UR5E_SIM",
         ],
         "cail.tasks": [
             "panda = cail_sim.tasks.panda:Panda",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from cail_robot.deploy.phase import Phase
 from cail_robot.deploy.session import Session
 from cail_robot.deploy.stats import Played, Tally
 from cail_robot.recording.recorder import Recorder
+from cail_robot.robot import Resets, RobotSpec
 from cail_robot.ros.arm_link import ArmReport
 from cail_robot.safety.limits import Limits
 from cail_robot.teleop.command import FAILURE, NOWHERE, QUIT, STOP, Steering, TeleopConfig, Wish
@@ -329,8 +331,8 @@ def test_an_arm_that_is_not_put_back_goes_home_up_across_and_down(tmp_path: Path
     arm, home = Arm(), (0.5, 0.0, 0.3)
     arm.tool = np.array([0.3, -0.25, 0.2])
     monkeypatch.setattr(Deployment, "start", lambda self: home)
-    monkeypatch.setattr("cail_robot.deploy.session.SELF_RESETTING", ())
     made, _ = session(tmp_path, arm)
+    made.deployment = replace(made.deployment, robot=RobotSpec("stick", "a stick", "", "base", resets=Resets.SCENE))
     until(made, Phase.HOMING)
     way: list[Any] = []
     arm.after = lambda: way.append(arm.tool.copy())

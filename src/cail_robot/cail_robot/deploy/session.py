@@ -23,6 +23,7 @@ from cail_robot.deploy.segments import Parts
 from cail_robot.deploy.stats import Played, Tally, outcome_of_stop
 from cail_robot.deploy.stress import WAY_OUT, Measuring
 from cail_robot.recording.recorder import Recorder
+from cail_robot.robot import Resets
 from cail_robot.ros.arm_link import PolicyLink
 from cail_robot.teleop.command import (
     FAILURE,
@@ -45,8 +46,6 @@ GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
 START_PATIENCE_S = 15.0
 """So long the recorder may be unable to begin, such as while the arm's rate is not known yet."""
-SELF_RESETTING = ("panda_sim",)
-"""Robots whose `reset` puts the arm back as well."""
 HEARD_WITHIN_S = 1.0
 """An arm whose newest message is younger than this is there."""
 
@@ -383,7 +382,7 @@ class Session:
     def _prepare(self) -> None:
         """To the start of the next episode: the arm first, then the scene."""
         home = self.deployment.start()
-        if home is None or self.deployment.robot in SELF_RESETTING or self._moment is None:
+        if home is None or self.deployment.robot.resets is Resets.ALL or self._moment is None:
             return self._put_back()
         tool = self._moment.pose[:3]
         if math.dist(tool, home) <= self.config.home_within_m:
