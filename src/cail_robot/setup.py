@@ -41,9 +41,5 @@ setup(
             "record = cail_robot.commands.record:register",
             "up = cail_robot.commands.up:register",
         ],
-        "cail.tasks": [
-            "panda-carry-ros = cail_robot.ros.env:PandaCarryOverRos",
-            "panda-ros = cail_robot.ros.env:PandaOverRos",
-        ],
     },
 )

@@ -28,6 +28,8 @@ setup(
         "cail.tasks": [
             "panda = cail_sim.tasks.panda:Panda",
             "panda-carry = cail_sim.tasks.panda:PandaCarry",
+            "panda-carry-ros = cail_sim.tasks.over_ros:PANDA_CARRY",
+            "panda-ros = cail_sim.tasks.over_ros:PANDA",
             "ur5e = cail_sim.tasks.ur5e:UR5e",
         ],
         "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],

@@ -72,8 +72,8 @@ def test_a_robot_takes_the_options_of_its_spec() -> None:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [({"robot_ip": "127.0.0.9"}, "--robot-ip is not for stick"), ({"robot_config": "x"}, "--robot-config is not for stick"),
-     ({"viewer": "true"}, "stick has no window")],
+    [({"robot_ip": "127.0.0.9"}, "--robot-ip is for an arm with a control box, stick has none"),
+     ({"robot_config": "x"}, "--robot-config is for a robot with settings"), ({"viewer": "true"}, "stick has no window")],
 )
 def test_options_that_a_robot_does_not_take_are_refused(given: dict[str, str], words: str) -> None:
     pytest.importorskip("rclpy")

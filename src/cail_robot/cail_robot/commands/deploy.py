@@ -28,7 +28,7 @@ from cail_robot.deploy.session import Session
 from cail_robot.recording.recorder import Recorder
 from cail_robot.robot import RobotSpec
 from cail_robot.safety.limits import Limits
-from cail_robot.teleop.command import Steering, TeleopConfig, Wish
+from cail_robot.teleop.command import NodeInput, Steering, TeleopConfig, Wish
 
 if TYPE_CHECKING:
     from cail_robot.ros.runtime import Nodes
@@ -101,14 +101,14 @@ def _run(args: argparse.Namespace) -> int:
         if args.check != "false":
             return _checked(args, plan, teleop)
     with ExitStack() as stack:
-        things = recordable(args.task).over_topics(recordable(args.task).spec.fps).needs
+        needs = recordable(args.task).spec.needs
         from cail_robot.ros.runtime import Nodes  # first: it says how to add rclpy where it is missing
 
         nodes = stack.enter_context(Nodes(with_arm=arm is not None, params_file=args.params_file))
-        from cail_robot.deploy.policy_node import PolicyNode
         from cail_robot.recording.nodes import RecorderNode
+        from cail_robot.ros.arm_client import ArmClient
 
-        node = PolicyNode(args.namespace, things, commands=args.dry_run == "false")
+        node = ArmClient("policy", args.namespace, needs=needs, commands=args.dry_run == "false")
         nodes.spin(node)
         if arm is None:
             plan = _prepare(args, robot, node.arm_limits(NODE_PATIENCE_S))
@@ -120,7 +120,7 @@ def _run(args: argparse.Namespace) -> int:
             nodes.spin(*arm.nodes())
         if recorder is not None:
             nodes.listen(RecorderNode(recorder, args.namespace))
-        if hasattr(source, "join"):
+        if isinstance(source, NodeInput):
             source.join(node)
         for note in (nodes.scheduling, *plan.notes):
             say(f"cail: {note}")

@@ -21,7 +21,7 @@ from cail_core.terminal import Terminal
 from cail_robot.commands.robot_options import add_input_arguments, add_robot_arguments, bring_up, robot_of, switch
 from cail_robot.recording.recorder import Recorder, check_fit
 from cail_robot.recording.session import Desk
-from cail_robot.teleop.command import Input, Keyboard, Steering, TeleopConfig
+from cail_robot.teleop.command import Input, Keyboard, NodeInput, Steering, TeleopConfig
 
 if TYPE_CHECKING:
     from cail_robot.ros.runtime import Nodes
@@ -81,10 +81,11 @@ def _run(args: argparse.Namespace) -> int:
 
         nodes = stack.enter_context(Nodes(with_arm=arm is not None, params_file=args.params_file))
         say(f"cail record: {nodes.scheduling}")
-        from cail_robot.recording.nodes import RecorderNode, TeleopNode
+        from cail_robot.recording.nodes import RecorderNode
+        from cail_robot.ros.arm_client import ArmClient
 
-        teleop, listener = TeleopNode(args.namespace), RecorderNode(recorder, args.namespace)
-        if hasattr(source, "join"):
+        teleop, listener = ArmClient("teleop", args.namespace), RecorderNode(recorder, args.namespace)
+        if isinstance(source, NodeInput):
             source.join(teleop)
         nodes.spin(*(arm.nodes() if arm is not None else []), teleop)
         nodes.listen(listener)

@@ -82,12 +82,12 @@ def bring_up(args: argparse.Namespace, spec: RobotSpec) -> Chosen | None:
         "task": args.task, "seed": str(args.seed), "limits": args.limits, "robot_ip": args.robot_ip, "config": args.robot_config,
     }  # fmt: skip
     for option, name, others in (
-        ("robot_ip", "--robot-ip", "it has no control box"),
-        ("config", "--robot-config", "it has no settings of its own; --limits and --params-file change its limits"),
-        ("limits", "--limits", "--params-file changes its limits"),
+        ("robot_ip", "--robot-ip", "an arm with a control box"),
+        ("config", "--robot-config", "a robot with settings of its own"),
+        ("limits", "--limits", "a robot whose limits are in a file"),
     ):
         if given[option] is not None and option not in spec.options:
-            raise BadInput(f"{name} is not for {spec.name}: {others}")
+            raise BadInput(f"{name} is for {others}, {spec.name} has none; --params-file changes its limits")
     words = [f"--namespace={args.namespace}"]
     words += [f"--{name.replace('_', '-')}={text}" for name, text in given.items() if text is not None and name in spec.options]
     if args.viewer == "true":

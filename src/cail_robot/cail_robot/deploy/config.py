@@ -18,7 +18,7 @@ from cail_core.policy import load_policy
 from cail_core.recording.episode_builder import ActingView, RecordableTask, recordable
 from cail_core.stress.played import stressable
 from cail_core.tasks import Demonstrator, TaskSpec
-from cail_core.tasks.base import Array, Policy, Task
+from cail_core.tasks.base import Array, Policy, Task, metres_per_second
 from cail_robot.control.speed_scaling import Slower
 from cail_robot.deploy.stress import WAY_OUT, asked_beyond
 from cail_robot.robot import RobotSpec, kind_of, robot_or_unknown
@@ -156,7 +156,7 @@ def prepare(
         faults.append(f"rate: {fault}")
     if not acts:
         faults.append(f"task: '{spec.name}' can be recorded over topics but not acted in (no twist and gripper in its view)")
-    trained, speed = _speed(card.action_scale), max_speed
+    trained, speed = metres_per_second(card.action_scale), max_speed
     if trained is None:
         faults.append(f"units: its action of 1 means {card.action_scale}, expected a speed such as 0.5 m/s")
     else:
@@ -217,7 +217,7 @@ def scripted(mix: str, limits: Limits, *, robot: RobotSpec | str, task: str, epi
     if not isinstance(found.over_topics(found.spec.fps), ActingView):
         raise BadInput(f"task: '{task}' can be recorded over topics but not acted in (no twist and gripper in its view)")
     people = tuple(schedule(mix_of(found, mix), episodes))
-    trained = _speed(found.spec.action_scale)
+    trained = metres_per_second(found.spec.action_scale)
     if trained is None:
         raise BadInput(f"units: an action of 1 means {found.spec.action_scale}, expected a speed such as 0.5 m/s")
     speed = min(trained, limits.max_linear_speed)
@@ -239,16 +239,6 @@ def _robot_faults(trained: str, spec: TaskSpec, robot: RobotSpec, other_robot: b
         notes.append(f"another robot: {text}")
         return []
     return [f"robot: {text}; --other-robot if that is meant"]
-
-
-def _speed(text: str) -> float | None:
-    """Metres a second of an action scale such as "0.5 m/s"."""
-    number, _, unit = text.partition(" ")
-    try:
-        value = float(number)
-    except ValueError:
-        return None
-    return value if unit == "m/s" and value > 0 else None
 
 
 def _tool(spec: TaskSpec, states: np.ndarray) -> np.ndarray | None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
-from cail_core.recording.sync import Moment, Vector
+from cail_core.recording.sync import ArmSample, Vector
 from cail_robot.deploy.config import DeployConfig, Deployment, stale
 from cail_robot.deploy.homing import WayHome
 from cail_robot.deploy.phase import OPEN, Phase
@@ -76,7 +76,7 @@ class Session:
         self.commander = self._name
         self._view = deployment.view()
         self._slower = deployment.slowed()
-        self._moment: Moment | None = None
+        self._moment: ArmSample | None = None
         self._stale: list[str] = []
         self._stale_since: float | None = None
         self._gripper: float | None = None
@@ -330,7 +330,7 @@ class Session:
             return NOWHERE
         if not self.link.permitted and not self.dry_run:
             if self.link.state not in ("ENABLED", "HOLDING"):
-                self._stop(f"the arm stopped: {self.link.report.state}", outcome_of_stop(self.link.report.state))
+                self._stop(f"the arm stopped: {self.link.report.state}", outcome_of_stop(self.link.report.code))
             elif not self._held:
                 self._held = True
                 self.tally.holds += 1
