@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import subprocess
-from importlib.metadata import entry_points, requires
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import yaml
 
 from cail_core.cli import Parser, build_parser
 from cail_core.config import load_config
-from cail_sim.arm import PANDA
+from cail_robot.robot import find_robot
+from cail_sim.bullet.arm import PANDA
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCKER = ROOT / "docker"
@@ -125,7 +126,6 @@ def test_containers_have_no_privileges_and_listen_on_this_machine_only(services:
 
 
 def test_the_cail_command_takes_what_the_containers_give_it(services: dict[str, dict[str, Any]]) -> None:
-    arms = {entry.name: entry for entry in entry_points(group="cail.arms")}
     text = (DOCKER / "compose.yaml").read_text(encoding="utf-8")
     commands = [service["command"] for service in services.values() if service["image"] == OURS and "entrypoint" not in service]
     commands += re.findall(r'ROBOT="(.+?)"', text)
@@ -136,7 +136,7 @@ def test_the_cail_command_takes_what_the_containers_give_it(services: dict[str, 
         if words[0] == "up":
             pytest.importorskip("rclpy")
             parser = Parser()
-            arms[given.arm].load().add_arguments(parser)
+            find_robot(given.arm).load().add_arguments(parser)
             parser.parse_args(given.options)
 
 

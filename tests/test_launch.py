@@ -5,6 +5,7 @@ The stand-in knows the names that launch files import, not the keywords these ta
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import runpy
@@ -28,6 +29,7 @@ from cail_core.algorithms import METHODS
 from cail_core.cli import Parser, build_parser
 from cail_core.commands.train import add_arguments
 from cail_core.demos.dataset import DemoDataset
+from cail_robot.robot import find_robot, robot_names
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH_FILES = sorted((ROOT / "launch").glob("*.launch.py"))
@@ -124,6 +126,8 @@ sys.modules["launch.event"].Event = object
 for name in {libraries!r}:
     sys.modules[name] = None
 import cail_robot.ros.launching
+from cail_robot.robot import find_robot, robot_names
+print([find_robot(name).base_frame for name in robot_names()])
 """
 
 
@@ -142,7 +146,7 @@ def robots(opened: Opened) -> list[dict[str, str]]:
     every = {"scene": "true", "params_file": "p.yaml", "limits": "limits", "robot_ip": "127.0.0.9",
              "robot_config": "ur5e", "device": "/dev/input/event9"}  # fmt: skip
     found = [{"robot": robot, **more} for robot in opened.declared["robot"].kwargs["choices"] for more in ({}, every)]
-    return [one if one["robot"] == "ur5e" else {**one, "viewer": "true"} for one in found]  # that one has no window
+    return [{**one, "viewer": "true"} if "window" in find_robot(one["robot"]).options else one for one in found]
 
 
 def test_there_are_launch_files() -> None:
@@ -179,12 +183,8 @@ def test_every_executable_exists(opened: Opened) -> None:
 
 def test_every_command_takes_what_it_is_given(opened: Opened) -> None:
     """Each with its own parser: the options, and values of the right kind."""
-    from cail_robot.robots.ur5e.bringup import UR5e
-    from cail_sim.robots.panda import Sim
     from cail_sim.robots.scene import main as scene
-    from cail_sim.robots.ur5e import UR5eSim
 
-    arms = {"ur5e": UR5e, "ur5e-sim": UR5eSim}
     for given in robots(opened):
         for process in (one for one in opened.start(**given)[0] if one.kind == "ExecuteProcess"):
             program, *arguments = process.kwargs["cmd"]
@@ -194,16 +194,35 @@ def test_every_command_takes_what_it_is_given(opened: Opened) -> None:
             if program == "cail" and words[0] != "up":
                 parser = build_parser()
             elif program == "cail":
-                arms[words[1]].add_arguments(parser)
+                find_robot(words[1]).load().add_arguments(parser)
                 words = words[2:]
-            elif program == "sim_node":
-                Sim.add_arguments(parser)
             else:
                 with pytest.raises(SystemExit) as end:
                     scene([*words, "--help"])
                 assert end.value.code == 0
                 continue
             parser.parse_args(words)
+
+
+COMMANDS = {"deploy.launch.py": "deploy", "teleop_record.launch.py": "record"}
+BY_LAUNCH = {"scene", "rviz"}
+"""What only launch can start."""
+BY_COMMAND = {"help", "robot_type", "check", "results"}
+"""Who starts a command by hand has the arm's node elsewhere, asks for a check alone, or reads its results."""
+
+
+def test_launch_and_the_command_take_the_same(opened: Opened, request: pytest.FixtureRequest) -> None:
+    """Names, choices and the robots: a launch file that lags behind its command refuses what the command takes."""
+    name = COMMANDS.get(request.node.callspec.params["opened"].name)
+    if name is None:
+        pytest.skip("starts no command that has a robot")
+    commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    taken = {action.dest: action for action in commands.choices[name]._actions}
+    assert opened.declared.keys() - BY_LAUNCH == taken.keys() - BY_COMMAND
+    for argument, declared in opened.declared.items():
+        if (choices := declared.kwargs.get("choices")) is not None and argument not in BY_LAUNCH and argument != "robot":
+            assert {text.lower() for text in choices} == set(taken[argument].choices), argument
+    assert opened.declared["robot"].kwargs["choices"] == robot_names()
 
 
 def test_the_training_node_takes_what_it_is_given(opened: Opened) -> None:
@@ -332,8 +351,8 @@ def test_real_launch_records_and_ends_with_0(tmp_path: Path) -> None:
              "namespace": "left", "trim_idle": "True"}  # fmt: skip
     (check, *both), code, _ = launched("teleop_record.launch.py", given, tmp_path)
     arm, desk = sorted(both, key=lambda event: "record" in event.cmd)
-    assert Path(arm.cmd[0]).parts[-3:] == ("lib", "cail_sim", "sim_node")
-    assert arm.cmd[1:] == ["--task=panda", "--namespace=left", "--seed=0"]
+    assert Path(arm.cmd[0]).parts[-3:] == ("lib", "cail_core", "cail")
+    assert arm.cmd[1:] == ["up", "panda_sim", "--namespace=left", "--task=panda", "--seed=0"]
     assert "--check" in check.cmd
     assert "--trim-idle=true" in desk.cmd
     assert [event.returncode for event in (check, arm, desk)] == [0, 0, 0]
@@ -404,7 +423,7 @@ def test_real_launch_says_the_last_words_of_an_arm_that_dies(tmp_path: Path) -> 
         given = {"robot": "ur5e_sim", "robot_ip": host, "input": "scripted", "script": str(script)}
         given["dataset"] = str(tmp_path / "d")
         ended, code, said = launched("teleop_record.launch.py", given, tmp_path)
-    assert [event.returncode for event in ended if "ur5e-sim" in event.cmd] == [2]
+    assert [event.returncode for event in ended if "up" in event.cmd] == [2]
     assert code == 1
     assert "the arm's node ended with exit code 2. Its last words:" in said
     assert "  cail: " in said.split("Its last words:")[1]

@@ -16,7 +16,7 @@ from cail_core.errors import MissingDependency, how_to_add
 from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 from cail_robot.robots.ur5e import kinematics
 from cail_robot.robots.ur5e.config import UR5eConfig
-from cail_robot.robots.ur5e.link import NO_COMMAND, Command, Link, Mode, State
+from cail_robot.robots.ur5e.link import NO_COMMAND, SAFETY_STOPS, Command, Link, Mode, State
 
 MODES = {
     Mode.CONNECTING: ArmMode.RECOVERING,
@@ -111,6 +111,7 @@ class UR5eArm:
             gripper=state.gripper,
             mode=mode,
             faults=(state.text,) if state.text else (),
+            safety_stop=state.text in SAFETY_STOPS,
             jacobian=kinematics.jacobian(state.q, self.config.tool_offset),
         )
 

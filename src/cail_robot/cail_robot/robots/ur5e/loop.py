@@ -27,7 +27,7 @@ from cail_robot.control.realtime import realtime
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.robots.ur5e.dashboard import Dashboard, DashboardError
 from cail_robot.robots.ur5e.gripper import GripperThread
-from cail_robot.robots.ur5e.link import Command, Link, Mode, State
+from cail_robot.robots.ur5e.link import SAFETY_TEXTS, Command, Link, Mode, State
 
 PERIOD_S = 0.002
 LONGEST_PERIOD_S = 0.0025
@@ -48,14 +48,6 @@ FOLLOW_S = 0.3
 """A commanded tool that does not move for this long is a fault: speedL may succeed while nothing happens."""
 FOLLOW_SPEED = 0.02
 
-SAFETY_TEXTS = (
-    (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then clear_fault"),
-    (1 << 9, "safety fault: see the pendant"),
-    (1 << 8, "safety violation: see the pendant"),
-    (1 << 2, "protective stop: look for its cause, then clear_fault"),
-    (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
-    (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
-)
 REMOTE_OFF = "remote control is off: switch the pendant to remote control, then clear_fault"
 
 EXIT_LINK, EXIT_SETUP = 4, 5
