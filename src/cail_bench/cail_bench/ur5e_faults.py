@@ -20,6 +20,7 @@ from typing import Any
 
 from cail_bench.result import save
 from cail_core.errors import CailError
+from cail_core.over_topics import own_domain
 from cail_core.progress import bar, console, table
 from cail_robot.control.realtime import realtime
 from cail_sim.ursim.process import BoxProcess
@@ -242,7 +243,7 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
 
 
 def measure(names: Sequence[str], times: int, out: Path, seed: int, budget: str) -> Path:
-    os.environ["ROS_DOMAIN_ID"] = os.environ.get("ROS_DOMAIN_ID", "98")
+    os.environ["ROS_DOMAIN_ID"] = own_domain()
     prompt = realtime(10)
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []

@@ -66,6 +66,8 @@ class Arm(Protocol):
     base_frame: str
     """The `frame_id` of poses and twists."""
     joint_names: tuple[str, ...]
+    simulated: bool
+    """Whether no person can be hurt by it. An arm that does not say so is a real one."""
     period: float
     """Control period the arm wants, seconds; `send_twist` is called once in each."""
 

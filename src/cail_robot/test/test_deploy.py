@@ -93,6 +93,8 @@ class Arm:
 
     needs = ("ee_pose", "twist_executed", "gripper_state", "target_pose")
 
+    simulated = True
+
     def __init__(self) -> None:
         self.now = 100.0
         self.tool, self.target = np.array(START), np.add(START, (0.1, 0.0, 0.0))
@@ -121,9 +123,14 @@ class Arm:
 
     def stop(self) -> None:
         self.state, self.permitted, self.twist = "FAULT", False, NOWHERE
+        self._answers.append(("stop", True, "FAULT"))
 
     def permit(self) -> None:
         self.state = "ENABLED"
+
+    def disable(self) -> None:
+        self.state, self.permitted, self.twist = "IDLE", False, NOWHERE
+        self._answers.append(("disable", True, "IDLE"))
 
     def reset(self) -> None:
         self.resets += 1
@@ -323,6 +330,75 @@ def test_a_real_arm_waits_for_a_person_at_every_turn(tmp_path: Path) -> None:
     hands.next = Wish(NOWHERE, (QUIT,))
     until(made, Phase.DONE)
     assert made.fault == ""
+
+
+def at_a_real_arm(tmp_path: Path, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> tuple[Arm, Session, Hands]:
+    """Up to where the arm moves without a hand on it."""
+    arm = Arm()
+    arm.simulated = False
+    if phase is Phase.HOMING:
+        arm.tool = np.array([0.3, -0.25, 0.2])
+        monkeypatch.setattr(Deployment, "start", lambda self: (0.5, 0.0, 0.3))
+        monkeypatch.setattr("cail_robot.deploy.session.SELF_RESETTING", ())
+    made, hands = session(tmp_path, arm, simulated=False)
+    arm.permit()
+    until(made, Phase.BY_HAND)
+    hands.next = Wish(NOWHERE, (ENTER,))
+    until(made, phase)
+    while not any(arm.twist):
+        made.step()
+    return arm, made, hands
+
+
+@pytest.mark.parametrize("phase", [Phase.POLICY, Phase.HOMING])
+@pytest.mark.parametrize("seconds", [0.7, 100.0])
+def test_after_a_hold_that_a_person_could_notice_a_person_lets_it_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase, seconds: float
+) -> None:
+    """As with a second publisher that ends after a while: the arm holds, whatever is sent."""
+    arm, made, hands = at_a_real_arm(tmp_path, phase, monkeypatch)
+    arm.state, arm.permitted, arm.twist = "HOLDING", False, NOWHERE
+    end = arm.now + seconds
+    while arm.now < end:
+        made.step()
+    assert made.phase is (Phase.STOPPED if phase is Phase.POLICY else Phase.BY_HAND)
+    arm.state = "ENABLED"
+    for _ in range(100):
+        made.step()
+        assert arm.twist == NOWHERE, "freed, and nobody has said that it may go on"
+    hands.next = Wish(NOWHERE, (ENTER,))
+    made.step()
+    until(made, phase)
+    for _ in range(100):
+        made.step()
+        if any(arm.twist):
+            return
+    raise AssertionError("Enter lets it go on")
+
+
+@pytest.mark.parametrize("phase", [Phase.POLICY, Phase.HOMING])
+def test_after_this_program_stood_still_a_person_lets_it_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase
+) -> None:
+    """As with a terminal over a line that stalls: the loop stands, the arm holds, the line comes back."""
+    arm, made, _ = at_a_real_arm(tmp_path, phase, monkeypatch)
+    arm.pass_time(0.08)
+    arm.permitted, arm.twist = False, NOWHERE
+    arm.pass_time(30.0)
+    for _ in range(100):
+        made.step()
+        assert arm.twist == NOWHERE
+    assert made.phase is (Phase.STOPPED if phase is Phase.POLICY else Phase.BY_HAND)
+    assert "this program stood still for 30" in made.message
+
+
+def test_a_short_hold_does_not_need_a_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm, made, _ = at_a_real_arm(tmp_path, Phase.POLICY, monkeypatch)
+    arm.permitted, arm.twist = False, NOWHERE
+    made.step()
+    made.step()
+    assert made.phase is Phase.POLICY
+    assert any(arm.twist)
 
 
 def test_an_arm_that_is_not_put_back_goes_home_up_across_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import argparse
 import getpass
 import signal
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 ROBOTS = {"panda_sim": "sim", "ur5e": "ur5e", "ur5e_sim": "ur5e-sim"}
 """Robot -> its name among the arms of `cail up`."""
+SIMULATED = ("panda_sim", "ur5e_sim")
 OWN_TASK = {"panda_sim": "panda", "ur5e": "ur5e", "ur5e_sim": "ur5e"}
 """Robot -> the task that is its own."""
 INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted")
@@ -110,7 +111,8 @@ def _run(args: argparse.Namespace) -> int:
         from cail_robot.ros.runtime import Nodes  # first: it says how to add rclpy where it is missing
 
         nodes = stack.enter_context(Nodes(with_arm=make_arm is not None, params_file=args.params_file))
-        say(f"cail record: {nodes.scheduling}")
+        for note in (nodes.scheduling, *([] if make_arm is None else acts(args))):
+            say(f"cail record: {note}")
         from cail_robot.recording.nodes import RecorderNode, TeleopNode
 
         teleop, listener = TeleopNode(args.namespace), RecorderNode(recorder, args.namespace)
@@ -119,13 +121,15 @@ def _run(args: argparse.Namespace) -> int:
         nodes.spin(*(make_arm() if make_arm is not None else []), teleop)
         nodes.listen(listener)
         title = f"cail record  {args.dataset}  task {args.task}, {robot}, {recorder.rate} Hz, by {args.demonstrator}"
-        desk = Desk(source, teleop, recorder, Steering(config), title)
+        desk = Desk(source, teleop, recorder, Steering(config), title, simulated=robot in SIMULATED)
         screen = stack.enter_context(terminal) if terminal else None
-        try:
-            _loop(desk, nodes, recorder, listener.tell, screen, 1.0 / config.command_hz)
-        finally:
-            desk.leave()
-            time.sleep(0.05)  # the last command, which is zero, is on its way
+        with signals() as ended:  # until the arm was let go: a closed terminal sends more than one
+            whole = False
+            try:
+                _loop(desk, nodes, recorder, listener.tell, screen, 1.0 / config.command_hz, ended)
+                whole = True
+            finally:
+                desk.leave(latch=bool(ended) or not whole)
         left = recorder.frames if recorder.recording else None
     _summary(recorder, left)
     return 0
@@ -204,6 +208,13 @@ def arm_limits(args: argparse.Namespace) -> Limits:
     return with_params_file(limits, args.params_file, f"/{args.namespace.strip('/')}/arm_node")
 
 
+def acts(args: argparse.Namespace) -> list[str]:
+    """What the arm that is about to start goes by: file, tool, payload, box, speeds."""
+    arm, options = arm_options(args)
+    own = [arm.about(options)] if hasattr(arm, "about") else []
+    return [*own, arm_limits(args).text()]
+
+
 def check_dataset(folder: Path, task: RecordableTask, robot: str, rate: int | None) -> None:
     """Whether a recording may go there; nothing is made."""
     load_mcap()
@@ -216,24 +227,33 @@ def check_dataset(folder: Path, task: RecordableTask, robot: str, rate: int | No
 
 
 def _loop(
-    desk: Desk, nodes: Nodes, recorder: Recorder, tell: Callable[[str], None], screen: Terminal | None, period_s: float
-) -> None:
-    ended: list[int] = []
-    handlers = {number: signal.signal(number, lambda n, _: ended.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    desk: Desk, nodes: Nodes, recorder: Recorder, tell: Callable[[str], None], screen: Terminal | None, period_s: float,
+    ended: list[int],
+) -> None:  # fmt: skip
+    """Step until the end, or a signal."""
     drawn, line, told = 0.0, "", (len(recorder.saved), recorder.discarded, recorder.recording)
+    while not desk.ended and not ended and nodes.alive:
+        desk.step(period_s)
+        now = (len(recorder.saved), recorder.discarded, recorder.recording)
+        if now != told:
+            tell(_event(told, now, recorder))
+            told = now
+        if screen is not None and time.monotonic() - drawn > DRAW_EVERY_S:
+            drawn = time.monotonic()
+            screen.draw(desk.screen(*screen.size))
+        elif screen is None and desk.line() != line and not recorder.recording:
+            line = desk.line()
+            print(line, flush=True)
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """SIGINT, SIGTERM and SIGHUP, as many as come: they end the loop, not the process."""
+    ended: list[int] = []
+    handlers = {number: signal.signal(number, lambda n, _: ended.append(n))
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # fmt: skip
     try:
-        while not desk.ended and not ended and nodes.alive:
-            desk.step(period_s)
-            now = (len(recorder.saved), recorder.discarded, recorder.recording)
-            if now != told:
-                tell(_event(told, now, recorder))
-                told = now
-            if screen is not None and time.monotonic() - drawn > DRAW_EVERY_S:
-                drawn = time.monotonic()
-                screen.draw(desk.screen(*screen.size))
-            elif screen is None and desk.line() != line and not recorder.recording:
-                line = desk.line()
-                print(line, flush=True)
+        yield ended
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -36,7 +36,6 @@ class PolicyNode(TeleopNode):
         self._newest: dict[str, tuple[Vector, float, float]] = {}  # topic -> numbers, its stamp, when it came (monotonic)
         self._executed: list[Vector] = []
         self._stamped: list[tuple[float, Vector]] = []
-        self._values: dict[str, str] = {}
         self._events = self.create_publisher(String, "episode_event", STATE_QOS) if commands else None
         self.subscribe("twist_executed", TwistStamped, _QOS)
         for name in things:
@@ -54,10 +53,6 @@ class PolicyNode(TeleopNode):
             if name == "twist_executed":
                 self._executed = [*self._executed, *(one.values for one in read)][-100:]
                 self._stamped = [*self._stamped, *((one.stamp_ns * 1e-9, one.values) for one in read)][-100:]
-
-    def hear_status(self, message: Any) -> None:
-        super().hear_status(message)
-        self._values = {pair.key: pair.value for pair in message.values}
 
     @property
     def permitted(self) -> bool:
@@ -114,7 +109,8 @@ class PolicyNode(TeleopNode):
         while time.monotonic() < until:
             if future is None and self._limits_client.service_is_ready():
                 future = self._limits_client.call_async(GetParameters.Request(names=names))
-            if future is not None and future.done():
+            self.listen()
+            if future is not None and future.done() and self.simulated is not None:
                 found = {name: _value(answer) for name, answer in zip(names, future.result().values, strict=True)}
                 return limits_from(found)
             time.sleep(0.02)

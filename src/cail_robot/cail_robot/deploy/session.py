@@ -23,7 +23,7 @@ from cail_robot.deploy.segments import Parts
 from cail_robot.deploy.stats import Played, Tally, outcome_of_stop
 from cail_robot.deploy.stress import WAY_OUT, Measuring
 from cail_robot.recording.recorder import Recorder
-from cail_robot.ros.arm_link import PolicyLink
+from cail_robot.ros.arm_link import PolicyLink, let_go
 from cail_robot.teleop.command import (
     FAILURE,
     GRIP,
@@ -66,6 +66,8 @@ class Session:
         self.tally = Tally(measured=self.measured)
         self.phase = Phase.WAITING
         self.message = ""
+        self.broken_off = False
+        """Whether it ended by Ctrl-C or with the terminal, not by q."""
         self.fault = ""
         """Why the deployment ended before it was done."""
         self.warning = ""
@@ -84,13 +86,15 @@ class Session:
         self.total, self._takeovers, self._why = 0.0, 0, ""
         self._outcome = ""
         self._held = False
+        self._held_since: float | None = None
+        self._grace_s = min(config.stale_grace_s, math.inf if simulated else config.resume_within_s)
         self._next: Callable[[], None] = lambda: None
         self._way: WayHome | None = None
         self._period = 1.0 / deployment.rate
         self._asked = float("-inf")
         now = clock()
         self._deadline = now + self._period
-        self._since = self.began = self._limit_from = self._heard = now
+        self._since = self.began = self._limit_from = self._heard = self._stepped = now
 
     # One step.
 
@@ -98,13 +102,17 @@ class Session:
         wish = self._wish()
         self._answer()
         self._do(wish)
+        self.message = getattr(self._input, "trouble", "") or self.message
         now = self._clock()
+        if now - self._stepped > self.config.resume_within_s:
+            self._stood(f"this program stood still for {now - self._stepped:.1f} s")
         due = now >= self._deadline
         if due:
             late = self._deadline + self._period < now  # then it goes on from now instead of hurrying
             self._deadline = now + self._period if late else self._deadline + self._period
             self._look(now)
         self._act(wish, due, now)
+        self._stepped = self._clock()
 
     def _wish(self) -> Wish:
         """What the operator wants; at once where they touch something, else when the next decision is due."""
@@ -113,6 +121,17 @@ class Session:
             if wish != Wish() or self._clock() >= self._deadline:
                 return wish
 
+    def _stood(self, why: str) -> None:
+        """The arm rested long enough for a person to step closer: at a real arm one must say that it goes on."""
+        if self._simulated or self.dry_run:
+            return
+        if self.phase is Phase.POLICY:
+            self._stop(why, INTERRUPTED)
+        elif self.phase is Phase.HOMING:
+            self._by_hand(self._prepare, f"{why}: Enter lets the arm go on to its start")
+        elif self.phase is Phase.SETTLING:
+            self._by_hand(lambda: self._become(Phase.SETTLING), f"{why}: Enter starts the episode")
+
     def _become(self, phase: Phase, message: str = "") -> None:
         self.phase, self._since = phase, self._clock()
         self.message = message
@@ -120,7 +139,7 @@ class Session:
     # What the operator does.
 
     def _do(self, wish: Wish) -> None:
-        touched = wish.axes != NOWHERE or GRIP in wish.events
+        touched = wish.axes != NOWHERE or wish.held or GRIP in wish.events
         if touched and not self.dry_run:
             if self.phase in (Phase.POLICY, Phase.STOPPED):
                 self._take_over()
@@ -134,6 +153,7 @@ class Session:
 
     def _event(self, event: str) -> None:
         if event in (QUIT, LEAVE):
+            self.broken_off = event == LEAVE
             self._end("")
         elif event == STOP:
             if not self.dry_run:
@@ -150,6 +170,7 @@ class Session:
             elif self.phase is Phase.OPERATOR:
                 self._give_back()
             elif self.phase is Phase.STOPPED:
+                self._limit_from += self._clock() - self._since  # waiting for a person is not the policy's time
                 self._become(Phase.POLICY, "the policy goes on")
         elif event == GRIP and self.phase in (Phase.OPERATOR, Phase.BY_HAND):
             opening = self.link.report.gripper or 0.0
@@ -190,12 +211,20 @@ class Session:
 
     def _look(self, now: float) -> None:
         ages = self.link.ages()
+        if self._simulated and self.link.simulated is False:
+            return self._end("expected a simulated arm, the node on its topics is that of a real one; nothing was commanded")
         self._stale = stale(ages, self.config)
         if min(ages["ee_pose"], ages["twist_executed"]) < HEARD_WITHIN_S:
             self._heard = now
         elif now - self._heard > self.config.lost_after_s and self.phase is not Phase.WAITING:
             return self._end(f"the arm's node has been silent for {now - self._heard:.0f} s; whatever happened to it, its own"
                              " watchdog brings the arm to rest without commands")  # fmt: skip
+        if self.link.permitted:
+            self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+        elif now - self._held_since > self.config.resume_within_s and self.link.state in ("ENABLED", "HOLDING"):
+            self._stood(f"the arm held: {self.link.report.state}")
         self.parts.check()
         self._moment = None if self._stale else self.link.look(self._gripper)
         self._measure(now, ages)
@@ -321,7 +350,7 @@ class Session:
                 self._stale_since = now
                 self.tally.stale_stops += 1
             self.message = f"no command: {', '.join(self._stale)}"
-            if now - self._stale_since > self.config.stale_grace_s:
+            if now - self._stale_since > self._grace_s:
                 self._stop(f"no command: {', '.join(self._stale)}", INTERRUPTED)
             return NOWHERE
         if self._stale_since is not None:
@@ -396,6 +425,9 @@ class Session:
     def _homewards(self, now: float) -> Vector:
         if not self.link.permitted and self.link.state not in ("ENABLED", "HOLDING"):
             self._become(Phase.WAITING)
+        elif now - self._since > self.config.home_limit_s:
+            self._by_hand(self._prepare, f"no way back within {self.config.home_limit_s:g} s: drive by hand, or Enter")
+            return NOWHERE
         if self._moment is None or self._way is None or now - self._since < GRIPPER_S:
             return NOWHERE
         if not self.link.permitted:  # the arm holds, and waits for a zero command
@@ -457,8 +489,12 @@ class Session:
         self.fault = fault
         self._become(Phase.DONE, fault)
 
-    def close(self) -> None:
-        """No motion; what is open is not kept, what is being saved is completed."""
-        self._move(NOWHERE)
+    def close(self, *, latch: bool = False) -> None:
+        """No motion, nor a permission to move that nobody uses; what is open is not kept, what is being saved is completed.
+
+        `latch`: it was broken off, so the stop is latched. So it is after a fault.
+        """
+        if not self.dry_run:
+            let_go(self.link, latch=latch or self.broken_off or bool(self.fault))
         self.parts.close()
         self._input.close()

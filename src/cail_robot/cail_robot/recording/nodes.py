@@ -84,6 +84,7 @@ class TeleopNode(Node):  # type: ignore[misc]
         super().__init__(name, namespace=namespace)
         self.report = ArmReport()
         self._status = "no word from the arm's node yet", ""
+        self._values: dict[str, str] = {}
         self._frame = ""
         self._position: tuple[float, ...] = ()
         self._gripper: float | None = None
@@ -120,7 +121,18 @@ class TeleopNode(Node):  # type: ignore[misc]
             self.hear_status(deserialize_message(messages[-1], DiagnosticStatus))
 
     def hear_status(self, message: Any) -> None:
-        self._status = message.message, {pair.key: pair.value for pair in message.values}.get("filter_text", "")
+        self._values = {pair.key: pair.value for pair in message.values}
+        self._status = message.message, self._values.get("filter_text", "")
+
+    @property
+    def settings(self) -> str:
+        """The file, tool, payload and box that the arm goes by, where it says so."""
+        return self._values.get("settings", "")
+
+    @property
+    def simulated(self) -> bool | None:
+        """What the arm's node says of itself; None until it has said something. One that does not say is a real one."""
+        return self._values.get("simulated") == "True" if self._values else None
 
     @property
     def ready(self) -> bool:
@@ -150,6 +162,9 @@ class TeleopNode(Node):  # type: ignore[misc]
             self._call("clear_fault")
         else:
             self._ask("enable", self._enable, SetBool.Request(data=True))
+
+    def disable(self) -> None:
+        self._ask("disable", self._enable, SetBool.Request(data=False))
 
     def reset(self) -> None:
         self._call("reset")

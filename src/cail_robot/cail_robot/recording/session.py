@@ -9,12 +9,11 @@ from collections.abc import Callable
 from cail_core.errors import CailError
 from cail_core.terminal import bold, dim, fit
 from cail_robot.recording.recorder import Recorder
-from cail_robot.ros.arm_link import ArmLink
+from cail_robot.ros.arm_link import ArmLink, let_go
 from cail_robot.teleop.command import (
     FAILURE,
     GRIP,
     LEAVE,
-    NOWHERE,
     QUIT,
     RECOVER,
     REDO,
@@ -34,11 +33,14 @@ class Desk:
     """One step after another: read the input, move the arm, do what was asked."""
 
     def __init__(self, source: Input, link: ArmLink, recorder: Recorder, steering: Steering, title: str,
-                 clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
+                 clock: Callable[[], float] = time.monotonic, simulated: bool = False) -> None:  # fmt: skip
+        """`simulated`: what the person said of the arm; one that says otherwise is not permitted to move."""
         self._input, self._link, self._recorder, self._steering = source, link, recorder, steering
-        self._title, self._clock = title, clock
+        self._title, self._clock, self._simulated = title, clock, simulated
         self.message = "c permits motion, Enter starts an episode"
         self.ended = False
+        self.broken_off = False
+        """Whether it ended by Ctrl-C or with the terminal, not by q."""
         self._leave_armed = False
         self._redo = False
         self._start_at: float | None = None
@@ -54,6 +56,7 @@ class Desk:
                 self.message = str(fault)
         self._hear()
         self._recorder.check()
+        self.message = getattr(self._input, "trouble", "") or self.message
 
     def _do(self, event: str) -> None:
         if event != QUIT:
@@ -84,7 +87,10 @@ class Desk:
             self._link.stop()
             self.message = "stopped; c clears it"
         elif event == RECOVER:
-            self._link.permit()
+            if self._simulated and self._link.simulated is False:
+                self.message = "motion was not permitted: this is a real arm, and a simulated one was asked for (--robot)"
+            else:
+                self._link.permit()
         elif event == QUIT:
             if self._recorder.recording and not self._leave_armed:
                 self._leave_armed = True
@@ -92,7 +98,7 @@ class Desk:
             else:
                 self.ended = True
         elif event == LEAVE:
-            self.ended = True
+            self.ended = self.broken_off = True
 
     def _begin(self) -> None:
         number = self._recorder.start()
@@ -114,9 +120,9 @@ class Desk:
             except CailError as fault:
                 self.message = str(fault)
 
-    def leave(self) -> None:
-        """At the end: no motion, the open episode forgotten."""
-        self._link.move(NOWHERE)
+    def leave(self, *, latch: bool) -> None:
+        """At the end: no motion, nor a permission to move that nobody uses; the open episode forgotten."""
+        let_go(self._link, latch=latch or self.broken_off)
         self._input.close()
 
     # What is seen.

@@ -24,6 +24,7 @@ from cail_robot.arm import STILL, Arm, ArmState, Twist
 from cail_robot.control.loop_timer import Pace
 from cail_robot.control.state_machine import ArmControl, Cycle, State, Status
 from cail_robot.ros.params import LIMITS, flat, limits_with, nearest, number
+from cail_robot.ros.rivals import Rivals
 from cail_robot.ros.runtime import COMMAND_QOS, HEARD_COMMAND_QOS, STATE_QOS, STATUS_QOS, ByHand, taken
 from cail_robot.safety.filter import CLIPPED
 from cail_robot.safety.limits import Limits
@@ -37,6 +38,8 @@ LEVELS = {
 }
 ROS_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
 """Of every node; rclpy's own."""
+LOOK_AROUND_S = 0.1
+"""How often the node looks for another arm of its name, and for a second commander where DDS does not number messages."""
 FINISH_S = 0.4
 """How long a moving arm may take to come to rest when the node ends."""
 
@@ -56,6 +59,9 @@ class ArmNode(Node):  # type: ignore[misc]
         self._describe(arm)
         self._period_s, self._every = arm.period, max(1, round(1 / (rate * arm.period)))
         self._status = self.create_publisher(DiagnosticStatus, "status", STATUS_QOS)
+        self._simulated = bool(getattr(arm, "simulated", False))
+        self._rivals = Rivals(self)
+        self._rivals.refuse()
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", STATE_QOS)
         self._pose = self.create_publisher(PoseStamped, "ee_pose", STATE_QOS)
         self._twist = self.create_publisher(TwistStamped, "ee_twist", STATE_QOS)
@@ -77,6 +83,7 @@ class ArmNode(Node):  # type: ignore[misc]
         self.create_service(Trigger, "clear_fault", self._on_clear)
         self.create_service(Trigger, "reset", self._on_reset)
         self.create_timer(1.0, self._diagnose)
+        self.create_timer(LOOK_AROUND_S, self._look_around)
         self.set_up()
         for name in self._given:
             self.get_logger().warning(f"there is no parameter {name}, so it changes nothing; {nearest(name)}")
@@ -87,6 +94,8 @@ class ArmNode(Node):  # type: ignore[misc]
         self._pace = Pace(arm.period)
         self._cycles = 0
         self._received_before = 0
+        if text := getattr(arm, "settings_text", ""):
+            self.get_logger().info(text)
         self._say(self.control.status)
         self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
         self._thread.start()
@@ -193,6 +202,11 @@ class ArmNode(Node):  # type: ignore[misc]
                 self.get_logger().error(f"cannot publish: {fault}")
             self._unpublished += 1
 
+    def _look_around(self) -> None:
+        """An arm that shares its name moves by commands meant for another one: both stop, whichever came first."""
+        if found := self._rivals.hear():
+            self.control.stop(f"another arm is on {self.get_namespace()}: {found}; end one of the two nodes")
+
     def _say(self, status: Status) -> None:
         message = DiagnosticStatus(level=LEVELS[status.state], name=f"{self.get_namespace()}: arm")
         message.message = f"{status.state.value}: {status.reason}"
@@ -204,6 +218,10 @@ class ArmNode(Node):  # type: ignore[misc]
             filter_text=status.text,
             zero_command_awaited=status.needs_zero,
             publish_period_s=self._every * self._period_s,
+            simulated=self._simulated,
+            instance=self._rivals.instance,
+            limits=self.control.filter.limits.text() if hasattr(self, "control") else "",
+            settings=getattr(self.control.arm, "settings_text", "") if hasattr(self, "control") else "",
         )
         self.send(self._status, message)
         if message.message != self._logged:
@@ -253,7 +271,11 @@ class ArmNode(Node):  # type: ignore[misc]
         self.control.grip(message.data)
 
     def _on_enable(self, request: Any, response: Any) -> Any:
-        response.success, response.message = self.control.enable(request.data)
+        if request.data and self._rivals.still_there:
+            self._look_around()
+            response.success, response.message = False, f"another arm is on {self.get_namespace()}: {self._rivals.found}; end one"
+        else:
+            response.success, response.message = self.control.enable(request.data)
         return response
 
     def _on_stop(self, request: Any, response: Any) -> Any:

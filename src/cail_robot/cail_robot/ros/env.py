@@ -110,6 +110,7 @@ class _Link:
         from cail_robot.ros.runtime import COMMAND_QOS, STATE_QOS, STATUS_QOS, join  # says how to add rclpy where it is missing
 
         self._namespace = namespace
+        self._enabled = False
         self._context, self._node, self._executor = join("arm_env", namespace)
         self._newest: dict[str, tuple[Any, float, int]] = {}  # topic -> message, its stamp, when it was sent
         self._before = 0  # when the ee_pose before the newest was sent
@@ -136,6 +137,10 @@ class _Link:
             raise
 
     def close(self) -> None:
+        """Motion is not left permitted with nobody to command it."""
+        if self._enabled and self._enable.service_is_ready():
+            future = self._enable.call_async(self._set_bool(data=False))
+            self._spin(future.done, 1.0)
         self._executor.shutdown(timeout_sec=0)
         self._node.destroy_node()
         self._context.try_shutdown()
@@ -201,11 +206,16 @@ class _Link:
 
     def permit_motion(self) -> None:
         """Enabled, and started by a zero command; refused in a fault, which a person clears."""
+        if self._status.get("simulated") != "True":
+            raise ArmError(
+                f"{self._namespace}: expected a simulated arm, found a real one; nobody could stop a policy here: cail deploy"
+            )
         if self._permitted():
             return
         answer = self._ask(self._enable, self._set_bool(data=True))
         if not answer.success:
             raise ArmError(f"{self._namespace}: {answer.message}")
+        self._enabled = True
         # One at a time: where time waits for commands, a second one would be a moment of the next episode.
         for _ in range(ZEROS):
             self._send((0.0, 0.0, 0.0))

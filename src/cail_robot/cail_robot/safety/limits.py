@@ -32,6 +32,10 @@ class Limits:
     max_stamp_age_s: float = setting(0.1, "a command whose stamp is older is refused", low=0.005, high=0.5)
     max_future_s: float = setting(0.02, "a command whose stamp is further ahead is refused: clocks disagree", low=0.0, high=0.5)
 
+    disable_after_s: float = setting(
+        10.0, "enabled without any command for this long, motion needs a new `enable`: a commander has gone", low=0.5, high=3600.0
+    )
+
     workspace_low: tuple[float, ...] = setting((0.2, -0.35, 0.02), "least x, y, z of the tool point in the base frame, m")
     workspace_high: tuple[float, ...] = setting((0.8, 0.35, 0.6), "greatest x, y, z of the tool point, m")
     workspace_margin_m: float = setting(0.05, "slow-down on the way out begins this far from a side", low=0.001, high=0.5)

@@ -43,6 +43,11 @@ class TeleopConfig:
     repeat_s: float = setting(0.15, "a held key moves until its repeats have been missing for so long", low=0.05, high=1.0)
     repeat_gap_s: float = setting(0.8, "the keyboard's delay before it repeats is at most this", low=0.1, high=2.0)
     deadzone: float = setting(0.1, "of a stick or SpaceMouse, as a share of its range", low=0.0, high=0.9)
+    silent_s: float = setting(
+        1.0, "a gamepad or SpaceMouse that has sent nothing for so long counts as let go, held or not: its link may be lost",
+        low=0.1, high=10.0,
+    )  # fmt: skip
+    cap_turns: bool = setting(False, "whether a SpaceMouse also turns the tool")
     command_hz: float = setting(50.0, "twists a second; the arm holds without one for 0.1 s", low=20.0, high=500.0)
 
     def __post_init__(self) -> None:
@@ -59,6 +64,8 @@ class Wish:
     axes: Axes = NOWHERE
     events: tuple[str, ...] = ()
     preset: int | None = None
+    held: bool = False
+    """A deadman is held: whoever holds it commands, if only zero."""
 
 
 class Input(Protocol):
@@ -131,6 +138,9 @@ class Keyboard:
                 events.append(EVENTS[key])
             elif key in PRESETS:
                 preset = int(key)
+            elif key.startswith("ctrl-"):  # whoever presses one of these wants out
+                self._held.release()
+                events.append(LEAVE)
         return Wish(self._held.axes(self._clock()), tuple(events), preset)
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from cail_core.cli import whole_number
 from cail_core.errors import CailError
 from cail_robot.control.realtime import realtime
 from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde, urdf
-from cail_robot.robots.ur5e.bringup import add_limits, settings
+from cail_robot.robots.ur5e.bringup import add_limits, settings, source
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.ros.arm_node import ArmNode, stamped_pose
 from cail_robot.ros.runtime import STATE_QOS
@@ -33,9 +33,9 @@ TRACKER_S = 0.02
 class UR5eSimNode(ArmNode):
     """The UR5e's node, a tracker of the things, and `reset`."""
 
-    def __init__(self, box: BoxProcess, config: UR5eConfig, *, seed: int, namespace: str) -> None:
+    def __init__(self, box: BoxProcess, config: UR5eConfig, *, seed: int, namespace: str, source: str = "") -> None:
         self._box, self._seed = box, seed
-        super().__init__(UR5eArm(config), config.limits, namespace=namespace)
+        super().__init__(UR5eArm(config, simulated=True, source=source), config.limits, namespace=namespace)
 
     def set_up(self) -> None:
         names = {"object": "object_pose", "obstacle": "obstacle_pose", "target": "target_pose"}
@@ -87,6 +87,10 @@ class UR5eSim:
         return settings(args).limits
 
     @staticmethod
+    def about(args: argparse.Namespace) -> str:
+        return dataclasses.replace(settings(args), robot_ip=args.host).text(source(args))
+
+    @staticmethod
     def check(args: argparse.Namespace) -> None:
         """What can be known before the node starts."""
         need_rtde()
@@ -104,4 +108,4 @@ class UR5eSim:
         config = dataclasses.replace(settings(args), robot_ip=args.host)
         realtime(config.realtime_priority - 10)
         box = BoxProcess("--table", "--seed", str(args.seed), *(["--window"] if args.window else []), host=args.host)
-        return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace)]
+        return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace, source=source(args))]

@@ -50,9 +50,11 @@ class UR5eArm:
     joint_names = tuple(f"{name}_joint" for name in kinematics.JOINTS)
     period = 0.002
 
-    def __init__(self, config: UR5eConfig) -> None:
+    def __init__(self, config: UR5eConfig, *, simulated: bool = False, source: str = "") -> None:
+        """`simulated`: the box is one of this machine, which whoever started it knows; `source`: where the settings are from."""
         need_rtde()
-        self.config = config
+        self.config, self.simulated = config, simulated
+        self.settings_text = config.text(source)
         self.name = f"UR5e at {config.robot_ip}"
         self._link: Link | None = None
         self._process: subprocess.Popen[bytes] | None = None

@@ -34,6 +34,10 @@ class UR5e:
         return settings(args).limits
 
     @staticmethod
+    def about(args: argparse.Namespace) -> str:
+        return settings(args).text(source(args))
+
+    @staticmethod
     def check(args: argparse.Namespace) -> None:
         """What can be known before the node starts."""
         need_rtde()
@@ -46,10 +50,8 @@ class UR5e:
     @staticmethod
     def nodes(args: argparse.Namespace) -> list[ArmNode]:
         config = settings(args)
-        if args.robot_ip:
-            config = dataclasses.replace(config, robot_ip=args.robot_ip)
         realtime(config.realtime_priority - 10)  # below the RTDE loop, above everything ordinary
-        return [ArmNode(UR5eArm(config), config.limits, namespace=args.namespace)]
+        return [ArmNode(UR5eArm(config, source=source(args)), config.limits, namespace=args.namespace)]
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +61,14 @@ def add_limits(parser: argparse.ArgumentParser) -> None:
 def settings(args: argparse.Namespace) -> UR5eConfig:
     """What the options say of the arm."""
     config = load_config(UR5eConfig, find_config(args.config))
+    if getattr(args, "robot_ip", None):
+        config = dataclasses.replace(config, robot_ip=args.robot_ip)
     return dataclasses.replace(config, limits=load_config(Limits, find_config(args.limits))) if args.limits else config
+
+
+def source(args: argparse.Namespace) -> str:
+    """Where what the arm goes by comes from."""
+    return str(find_config(args.config)) + (f", limits of {find_config(args.limits)}" if args.limits else "")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -59,3 +59,12 @@ class UR5eConfig:
             faults.append(f"payload_cog_m: expected 3 numbers, given {len(self.payload_cog_m)}")
         if faults:
             raise ConfigError(listed("ur5e", faults))
+
+    def text(self, source: str) -> str:
+        """What acts, for the start's log and for `status`: the file, the tool, what hangs on it, the gripper."""
+        x, y, z, *turn = self.tool_offset
+        turned = f" turned by {', '.join(f'{v:g}' for v in turn)} rad" if any(turn) else ""
+        return (
+            f"settings {source or 'of the program'}: tool {x:g}, {y:g}, {z:g} m from the flange{turned}, {self.payload_kg:g} kg,"
+            f" gripper {self.gripper.kind}, box {self.robot_ip}"
+        )
