@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -19,7 +19,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
-from cail_core.errors import ConfigError
+from cail_core.errors import ConfigError, listed
 from cail_robot.arm import STILL, Arm, ArmState, Twist
 from cail_robot.control.loop_timer import Pace
 from cail_robot.control.state_machine import ArmControl, Cycle, State, Status
@@ -53,6 +53,7 @@ class ArmNode(Node):  # type: ignore[misc]
         self._given = self._take_given(paced)
         self._published = self._unpublished = 0
         self._logged = ""
+        self._limit_faults: Callable[[Limits], list[str]] = getattr(arm, "limit_faults", lambda limits: [])
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0,
                              read_only=True)  # fmt: skip
@@ -324,6 +325,8 @@ class ArmNode(Node):  # type: ignore[misc]
     def _declare_limits(self, limits: Limits) -> Limits:
         changed = {name: self._given.pop(name) for name in LIMITS if name in self._given}
         limits = limits_with(limits, changed)
+        if faults := self._limit_faults(limits):
+            raise ConfigError(listed("parameters of the arm node", faults))
         for field in fields(limits):
             about = field.metadata
             self._declare(field.name, flat(getattr(limits, field.name)), about["help"], about["low"], about["high"])
@@ -336,7 +339,10 @@ class ArmNode(Node):  # type: ignore[misc]
         changed = {p.name: p.value for p in parameters if p.name in LIMITS}
         if changed:
             try:
-                self.control.set_limits(limits_with(self.control.filter.limits, changed))
+                limits = limits_with(self.control.filter.limits, changed)
+                if faults := self._limit_faults(limits):
+                    raise ConfigError(listed("parameters of the arm node", faults))
+                self.control.set_limits(limits)
             except ConfigError as fault:
                 return SetParametersResult(successful=False, reason=str(fault))
             self.get_logger().info(f"{self.control.filter.limits.text()}; changed: {', '.join(changed)}")

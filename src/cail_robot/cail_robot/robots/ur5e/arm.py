@@ -17,6 +17,7 @@ from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 from cail_robot.robots.ur5e import kinematics
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.robots.ur5e.link import NO_COMMAND, Command, Link, Mode, State
+from cail_robot.safety.limits import Limits
 
 MODES = {
     Mode.CONNECTING: ArmMode.RECOVERING,
@@ -64,6 +65,10 @@ class UR5eArm:
     def description(self) -> str:
         """The URDF: a UR5e with a two-finger gripper in simple shapes."""
         return urdf()
+
+    def limit_faults(self, limits: Limits) -> list[str]:
+        """Where limits of the filter contradict what the box is told."""
+        return self.config.limit_faults(limits)
 
     def connect(self) -> None:
         self.close()

@@ -12,7 +12,7 @@ from cail_core.errors import CailError
 from cail_core.launch_words import spoken
 from cail_robot.control.realtime import realtime
 from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde, urdf
-from cail_robot.robots.ur5e.config import UR5eConfig
+from cail_robot.robots.ur5e.config import UR5eConfig, UR5eLimits
 from cail_robot.ros.arm_node import ArmNode
 from cail_robot.ros.runtime import run
 from cail_robot.safety.limits import Limits
@@ -63,7 +63,7 @@ def settings(args: argparse.Namespace) -> UR5eConfig:
     config = load_config(UR5eConfig, find_config(args.config))
     if getattr(args, "robot_ip", None):
         config = dataclasses.replace(config, robot_ip=args.robot_ip)
-    return dataclasses.replace(config, limits=load_config(Limits, find_config(args.limits))) if args.limits else config
+    return dataclasses.replace(config, limits=load_config(UR5eLimits, find_config(args.limits))) if args.limits else config
 
 
 def source(args: argparse.Namespace) -> str:
