@@ -75,10 +75,10 @@ class Lab:
         self.context, self.node, self.executor = join("person", "/arm")
         self.node.create_subscription(DiagnosticStatus, "status", self._hear, STATUS_QOS)
         self._twist = self.node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
-        self._message, self._requests = TwistStamped, {"enable": SetBool.Request, "clear_fault": Trigger.Request}
+        self._message, self._requests = TwistStamped, {"enable": SetBool.Request, "unlock": Trigger.Request}
         self._services = {
             "enable": self.node.create_client(SetBool, "enable"),
-            "clear_fault": self.node.create_client(Trigger, "clear_fault"),
+            "unlock": self.node.create_client(Trigger, "unlock"),
         }
         self.arm: subprocess.Popen[bytes] | None = None
         self.commander: subprocess.Popen[bytes] | None = None
@@ -162,7 +162,7 @@ class Lab:
             if go:
                 self.ask("zero")
             if self._said.startswith("FAULT"):
-                self.call("clear_fault")
+                self.call("unlock")
             elif self._said.startswith("IDLE"):
                 self.call("enable", data=True)
             with contextlib.suppress(CailError):

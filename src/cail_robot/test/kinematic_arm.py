@@ -65,9 +65,9 @@ class KinematicArm:
 
 
 def main() -> int:
-    """The node on this arm, as a process: kinematic_arm.py TRACE [--real] [--unaware] [--ros-args …]. A target stands before it.
+    """The node on this arm, as a process: kinematic_arm.py TRACE [--real] [--unaware] [--unnumbered]. A target stands before it.
 
-    `--real`: it does not say that it is simulated. `--unaware`: it does not look for another arm before it starts.
+    `--unnumbered`: of a middleware that does not number messages. `--real`: it does not say that it is simulated. `--unaware`: it does not look for another arm before it starts.
     """
     from cail_core.errors import CailError
     from cail_robot.ros import rivals
@@ -87,6 +87,9 @@ def main() -> int:
         from cail_robot.safety.limits import Limits
 
         class Node(ArmNode):
+            def _on_twist(self, message: Any, info: dict[str, Any]) -> None:
+                super()._on_twist(message, {} if "--unnumbered" in ours else info)
+
             def set_up(self) -> None:
                 self._target = self.create_publisher(PoseStamped, "target_pose", STATE_QOS)
 

@@ -94,6 +94,10 @@ class Arm:
     needs = ("ee_pose", "twist_executed", "gripper_state", "target_pose")
 
     simulated = True
+    note = ""
+    wrong_frames: list[str] = []  # noqa: RUF012
+
+    def unlock(self) -> None: ...
 
     def __init__(self) -> None:
         self.now = 100.0

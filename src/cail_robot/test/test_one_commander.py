@@ -15,7 +15,7 @@ import pytest
 from person import at_terminal
 
 pytest.importorskip("rclpy", reason="needs ROS 2's rclpy")
-from deploy_bench import DEPLOY, PATIENCE_S, drives, executed, said, scene, settings, with_policy
+from deploy_bench import DEPLOY, PATIENCE_S, drives, executed, said, scene, settings, until_said, with_policy
 from ros_bench import environment, node_process, own_domain, process
 
 from cail_robot.ros.operator import Operator, wait_for
@@ -150,3 +150,42 @@ def test_what_acts_is_said_at_the_start(tmp_path: Path) -> None:
     heard += started.communicate(timeout=PATIENCE_S)[0]
     assert f"settings {file}: tool 0, 0, 0.2 m from the flange, 1.5 kg, gripper robotiq, box 127.77.1.1" in heard, heard
     assert "limits in force: 0.1 m/s" in heard, heard
+
+
+def test_a_tracker_in_another_frame_moves_nothing_and_one_with_sensor_qos_is_heard(folder: Path) -> None:
+    """UR's `base` and ROS's `base_link` differ by half a turn: poses taken as they are would lead to the mirrored place."""
+    from geometry_msgs.msg import PoseStamped
+    from rclpy.qos import qos_profile_sensor_data
+
+    with node_process(HERE / "reach_policy.py"), Operator() as operator:
+        publisher = operator.node.create_publisher(PoseStamped, "target_pose", qos_profile_sensor_data)
+        frame = ["base_link"]
+
+        def say() -> None:
+            message = PoseStamped()
+            message.header.stamp, message.header.frame_id = operator.node.get_clock().now().to_msg(), frame[0]
+            message.pose.position.x, message.pose.position.y, message.pose.position.z = 0.6, 0.0, 0.3
+            message.pose.orientation.w = 1.0
+            publisher.publish(message)
+
+        timer = operator.node.create_timer(0.02, say)
+        with process(*DEPLOY, "--policy", folder / "p", "--input", "none", "--max-speed", 0.02, "--episodes", 1,
+                     *settings(folder)) as deploy:  # fmt: skip
+            until_said(deploy, "target_pose is in frame 'base_link', expected 'base'")
+            assert executed(operator) == (0.0, 0.0)
+            frame[0] = "base"
+            drives(operator)
+            frame[0] = "camera_color_optical_frame"
+            until_said(deploy, "no command: target_pose is in frame 'camera_color_optical_frame', expected 'base'")
+            wait_for(lambda: executed(operator) == (0.0, 0.0), "rest")
+        operator.node.destroy_timer(timer)
+
+
+def test_two_commanders_are_noticed_where_the_middleware_numbers_nothing(tmp_path: Path) -> None:
+    with node_process(HERE / "kinematic_arm.py", tmp_path / "trace", "--unnumbered"), Operator() as operator:
+        operator.ready()
+        with Operator() as second:
+            wait_for(lambda: second.heard["ee_pose"], "the arm")
+            operator.send()
+            text = operator.wait_for_state("HOLDING")
+            assert "two publishers of commands are there" in text

@@ -226,6 +226,10 @@ class Link:
         self.calls.append("stop")
 
     simulated = False
+    note = ""
+
+    def unlock(self) -> None:
+        self.calls.append("unlock")
 
     def permit(self) -> None:
         self.calls.append("permit")

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from cail_core.errors import ConfigError
@@ -56,6 +56,8 @@ class Status:
     verdict: Verdict = Verdict.STOPPED
     text: str = ""
     needs_zero: bool = True
+    note: str = ""
+    """What a person should know although the arm can move."""
 
 
 class Command(NamedTuple):
@@ -141,6 +143,12 @@ class ArmControl:
             self._command = Command(twist, arrived)
             return None
 
+    def crowded(self, why: str) -> None:
+        """More than one may command: hold, and take no zero until one has been alone for a while."""
+        with self._lock:
+            self._alone_since = time.monotonic()
+            self._drop(Verdict.OUT_OF_ORDER, why, stops=True)
+
     def grip(self, opening: float) -> None:
         """A new opening of the gripper, 0 … 1; only when ENABLED."""
         with self._lock:
@@ -171,7 +179,8 @@ class ArmControl:
             self._stops += 1
             self._fault(reason)
 
-    def clear_fault(self) -> tuple[bool, str]:
+    def clear_fault(self, *, unlock: bool = False) -> tuple[bool, str]:
+        """`unlock`: a person has looked, nobody is clamped, and the arm may be unlocked, powered and its brakes released."""
         with self._lock:
             state = self._arm_state
             if self.state is not State.FAULT:
@@ -184,6 +193,8 @@ class ArmControl:
                 self._latched = None
                 self._become(State.IDLE, "the fault was cleared")
                 return True, "IDLE: the fault was cleared; enable permits motion"
+            if state.locked and not unlock:
+                return False, f"FAULT: {_texts(state)}. See that nobody is clamped and the cause is gone: `unlock` (u, twice) ends it"
             stops = self._stops
             self._errands.put(lambda: self._recover(stops))
             return True, f"FAULT: recovering from: {_texts(state)}; status tells when it is over"
@@ -312,6 +323,9 @@ class ArmControl:
         self._watch_clock(time.monotonic())
         if self._times_out and now - self._advanced > LINK_TIMEOUT_S:
             return self._fault(f"the arm's clock stands still for {LINK_TIMEOUT_S:g} s: the link is dead")
+        if (note := "; ".join(state.notes)) != self.status.note:
+            self.status = replace(self.status, note=note)
+            self._on_status(self.status)
         if state.mode is ArmMode.READY:
             if self._recovering:
                 self._recovering, self._latched = False, None
@@ -363,7 +377,7 @@ class ArmControl:
 
     def _become(self, state: State, reason: str, verdict: Verdict = Verdict.STOPPED, needs_zero: bool = True) -> None:
         if (state, reason, needs_zero) != (self.status.state, self.status.reason, self.status.needs_zero):
-            self.status = Status(state, reason, verdict, "", needs_zero)
+            self.status = Status(state, reason, verdict, "", needs_zero, self.status.note)
             self._on_status(self.status)
 
     def _report(self, outcome: Outcome) -> None:
@@ -376,7 +390,7 @@ class ArmControl:
             if shown is not self.status.verdict and now - self._shown_at > STATUS_EVERY_S:
                 self._shown_at = now
                 text = outcome.text if shown is not Verdict.PASSED else "as requested"
-                self.status = Status(State.ENABLED, self.status.reason, shown, text, needs_zero=False)
+                self.status = replace(self.status, verdict=shown, text=text)
                 self._on_status(self.status)
 
 

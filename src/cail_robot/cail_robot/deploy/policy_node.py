@@ -18,7 +18,7 @@ from std_msgs.msg import String
 from cail_core.recording import cdr
 from cail_core.recording.sync import STILL, Moment, Vector
 from cail_robot.arm import ArmError
-from cail_robot.recording.nodes import TeleopNode
+from cail_robot.recording.nodes import THINGS_QOS, TeleopNode
 from cail_robot.ros.params import limits_from
 from cail_robot.ros.runtime import STATE_QOS
 from cail_robot.safety.limits import Limits
@@ -39,7 +39,8 @@ class PolicyNode(TeleopNode):
         self._events = self.create_publisher(String, "episode_event", STATE_QOS) if commands else None
         self.subscribe("twist_executed", TwistStamped, _QOS)
         for name in things:
-            self.subscribe(name, PoseStamped, _QOS)
+            self.subscribe(name, PoseStamped, THINGS_QOS)
+        self._frames: dict[str, str] = {}
         self._limits_client = self.create_client(GetParameters, "arm_node/get_parameters")
 
     def hear(self, name: str, messages: list[bytes]) -> None:
@@ -49,10 +50,17 @@ class PolicyNode(TeleopNode):
         elif name in self.needs:
             numbers = 6 if name == "twist_executed" else 7
             read = [cdr.read_stamped(data, numbers) for data in (messages if name == "twist_executed" else messages[-1:])]
+            self._frames[name] = read[-1].frame
             self._newest[name] = read[-1].values, read[-1].stamp_ns * 1e-9, time.monotonic()
             if name == "twist_executed":
                 self._executed = [*self._executed, *(one.values for one in read)][-100:]
                 self._stamped = [*self._stamped, *((one.stamp_ns * 1e-9, one.values) for one in read)][-100:]
+
+    @property
+    def wrong_frames(self) -> list[str]:
+        """Poses that are not of the arm's base frame: taken as they are, they would lead it somewhere else."""
+        return [f"{name} is in frame '{frame}', expected '{self._frame}'" for name, frame in self._frames.items()
+                if self._frame and frame != self._frame]
 
     @property
     def permitted(self) -> bool:

@@ -17,7 +17,7 @@ from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
 from cail_core.recording.sync import Moment, Vector
 from cail_robot.deploy.config import DeployConfig, Deployment, stale
-from cail_robot.deploy.homing import WayHome
+from cail_robot.deploy.homing import WayHome, at_home, no_way_home
 from cail_robot.deploy.phase import OPEN, Phase
 from cail_robot.deploy.segments import Parts
 from cail_robot.deploy.stats import Played, Tally, outcome_of_stop
@@ -36,11 +36,15 @@ from cail_robot.teleop.command import (
     START,
     STOP,
     SUCCESS,
+    UNLOCK,
+    Confirmation,
     Input,
     Steering,
     Wish,
 )
 
+GRIP_AGAIN_S = 0.5
+"""A gripper that is not where it was sent is told again this often."""
 GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
 START_PATIENCE_S = 15.0
@@ -87,6 +91,7 @@ class Session:
         self._outcome = ""
         self._held = False
         self._held_since: float | None = None
+        self._confirmation, self._gripped_at = Confirmation(), 0.0
         self._grace_s = min(config.stale_grace_s, math.inf if simulated else config.resume_within_s)
         self._next: Callable[[], None] = lambda: None
         self._way: WayHome | None = None
@@ -164,6 +169,11 @@ class Session:
             return
         elif event == RECOVER:
             self.link.permit()
+        elif event == UNLOCK:
+            if self._confirmation.given(self._clock()):
+                self.link.unlock()
+            else:
+                self.message = Confirmation.QUESTION
         elif event == START:
             if self.phase is Phase.BY_HAND:
                 self._next()
@@ -213,7 +223,7 @@ class Session:
         ages = self.link.ages()
         if self._simulated and self.link.simulated is False:
             return self._end("expected a simulated arm, the node on its topics is that of a real one; nothing was commanded")
-        self._stale = stale(ages, self.config)
+        self._stale = stale(ages, self.config) + self.link.wrong_frames
         if min(ages["ee_pose"], ages["twist_executed"]) < HEARD_WITHIN_S:
             self._heard = now
         elif now - self._heard > self.config.lost_after_s and self.phase is not Phase.WAITING:
@@ -310,8 +320,12 @@ class Session:
         self.link.move((x, y, z, a, b, c))
         self.measured.commanded(self._clock(), twist if self.phase is Phase.POLICY else NOWHERE)
 
+    def _gripped(self) -> bool:
+        """Whether the fingers are where they were sent; a closed hand that holds something never is."""
+        return abs((self.link.report.gripper or 0.0) - (self._gripper or 0.0)) < 0.05
+
     def _grip(self, opening: float) -> None:
-        self._gripper = opening
+        self._gripper, self._gripped_at = opening, self._clock()
         self.link.grip(opening)
 
     def _wait(self, now: float) -> None:
@@ -366,6 +380,9 @@ class Session:
                 self.tally.holds += 1
                 self.message = self.link.report.state
             return NOWHERE  # which is also what an arm that holds waits for
+        if self.link.note and not self.dry_run:
+            self._stop(self.link.note, INTERRUPTED)
+            return NOWHERE
         self._held = False
         observation = np.array(self._view.observe(self._moment), dtype=np.float32)
         self.tally.decisions += 1
@@ -376,6 +393,8 @@ class Session:
         opening = self._view.gripper(self._moment, action)
         if opening is not None and opening != self._gripper and not self.dry_run:
             self._grip(opening)
+        elif self._gripper is not None and now - self._gripped_at > GRIP_AGAIN_S and not self._gripped() and not self.dry_run:
+            self._grip(self._gripper)  # the arm's node refuses one that comes while it holds
         return tuple(share * v for v in self._slower.twist(self._view.twist(action)))
 
     def _guarded(self, observation: np.ndarray) -> float:
@@ -414,10 +433,11 @@ class Session:
         home = self.deployment.start()
         if home is None or self.deployment.robot in SELF_RESETTING or self._moment is None:
             return self._put_back()
-        tool = self._moment.pose[:3]
-        if math.dist(tool, home) <= self.config.home_within_m:
+        if at_home(self._moment.pose, home, self.deployment.limits, self.config):
             return self._put_back()
-        self._way = WayHome(tool, home, self.deployment.limits, self.config)
+        if why := no_way_home(self._moment.pose, home, self.deployment.limits, self.config):
+            return self._by_hand(self._prepare, f"{why}: drive the arm back by hand, then Enter")
+        self._way = WayHome(self._moment.pose, home, self.deployment.limits, self.config)
         self._grip(1.0)
         self._become(Phase.HOMING, "the arm goes back to its start: up, across, down")
         return None
@@ -432,7 +452,7 @@ class Session:
             return NOWHERE
         if not self.link.permitted:  # the arm holds, and waits for a zero command
             return NOWHERE
-        twist = self._way.twist(self._moment.pose[:3])
+        twist = self._way.twist(self._moment.pose)
         if twist is None:
             self._put_back()
         return twist or NOWHERE

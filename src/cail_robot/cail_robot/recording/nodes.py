@@ -28,6 +28,10 @@ from cail_robot.teleop.command import Axes
 TYPES = {TWIST: TwistStamped, POSE: PoseStamped, JOINTS: JointState, FLOAT: Float64, STRING: String, STATUS: DiagnosticStatus}
 RECORDING_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.RELIABLE)
 """Deep, so that a moment of saving or a busy machine loses nothing."""
+THINGS = ("object_pose", "obstacle_pose", "target_pose")
+"""What a lab's tracker says."""
+THINGS_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
+"""Hears trackers of either kind; a reliable subscription would hear nothing of one with sensor QoS."""
 DRIVER_QOS = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT, durability=DurabilityPolicy.VOLATILE)
 
 
@@ -41,12 +45,12 @@ class RecorderNode(Node):  # type: ignore[misc]
     def __init__(self, recorder: Recorder, namespace: str = "/arm") -> None:
         super().__init__("recorder", namespace=namespace)
         self._recorder = recorder
+        self._frame = ""
         self._events = self.create_publisher(String, "episode_event", STATE_QOS)
         by_hand = ByHand()
         self._topics = {
             topic.name: self.create_subscription(
-                TYPES[topic.type], topic.name, _not_called, STATUS_QOS if topic.name == "status" else RECORDING_QOS, raw=True,
-                callback_group=by_hand)
+                TYPES[topic.type], topic.name, _not_called, _heard_by(topic.name), raw=True, callback_group=by_hand)
             for topic in TOPICS.values()
         }  # fmt: skip
 
@@ -56,6 +60,11 @@ class RecorderNode(Node):  # type: ignore[misc]
         for name, topic in self._topics.items():
             came += [(info["source_timestamp"], name, bytes(data), info) for data, info in taken(topic)]
         for sent_ns, name, data, info in sorted(came, key=lambda message: message[0]):
+            if name == "ee_pose":
+                self._frame = self._frame or cdr.read_stamped(data, 7).frame
+            elif name in THINGS and self._frame and (frame := cdr.read_stamped(data, 7).frame) != self._frame:
+                self._recorder.warning = f"{name} is in frame '{frame}', expected '{self._frame}': it is not recorded"
+                continue
             count = info.get("publication_sequence_number") or 0
             message = Message(name, data, info.get("received_timestamp") or time.time_ns(), count if count < 2**32 else 0)
             self._recorder.hear(message, sent_ns or None)
@@ -70,6 +79,12 @@ class RecorderNode(Node):  # type: ignore[misc]
         """Say on `episode_event` what happened to the recording."""
         text = {"event": event, "episode": self._recorder.episodes, "recording": True, "time": time.time()}
         self._events.publish(String(data=json.dumps(text)))
+
+
+def _heard_by(name: str) -> QoSProfile:
+    if name in THINGS:
+        return THINGS_QOS
+    return STATUS_QOS if name == "status" else RECORDING_QOS
 
 
 def _not_called(data: bytes) -> None:
@@ -97,7 +112,7 @@ class TeleopNode(Node):  # type: ignore[misc]
         self.subscribe("gripper_state", Float64, STATE_QOS)
         self.subscribe("status", DiagnosticStatus, STATUS_QOS)
         self._enable = self.create_client(SetBool, "enable")
-        self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
+        self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "unlock", "reset")}
 
     def subscribe(self, name: str, kind: Any, qos: QoSProfile) -> None:
         """To what `listen` takes."""
@@ -122,7 +137,12 @@ class TeleopNode(Node):  # type: ignore[misc]
 
     def hear_status(self, message: Any) -> None:
         self._values = {pair.key: pair.value for pair in message.values}
-        self._status = message.message, self._values.get("filter_text", "")
+        self._status = message.message, self._values.get("note") or self._values.get("filter_text", "")
+
+    @property
+    def note(self) -> str:
+        """What the arm's node says of its gripper, where something is wrong."""
+        return self._values.get("note", "")
 
     @property
     def settings(self) -> str:
@@ -162,6 +182,9 @@ class TeleopNode(Node):  # type: ignore[misc]
             self._call("clear_fault")
         else:
             self._ask("enable", self._enable, SetBool.Request(data=True))
+
+    def unlock(self) -> None:
+        self._call("unlock")
 
     def disable(self) -> None:
         self._ask("disable", self._enable, SetBool.Request(data=False))

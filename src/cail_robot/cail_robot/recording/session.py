@@ -6,7 +6,7 @@ import textwrap
 import time
 from collections.abc import Callable
 
-from cail_core.errors import CailError
+from cail_core.errors import BadInput, CailError
 from cail_core.terminal import bold, dim, fit
 from cail_robot.recording.recorder import Recorder
 from cail_robot.ros.arm_link import ArmLink, let_go
@@ -21,6 +21,8 @@ from cail_robot.teleop.command import (
     START,
     STOP,
     SUCCESS,
+    UNLOCK,
+    Confirmation,
     Input,
     Steering,
 )
@@ -45,6 +47,7 @@ class Desk:
         self._redo = False
         self._start_at: float | None = None
         self._closed: bool | None = None
+        self._confirmation = Confirmation()
 
     def step(self, timeout_s: float) -> None:
         wish = self._input.read(timeout_s)
@@ -91,6 +94,11 @@ class Desk:
                 self.message = "motion was not permitted: this is a real arm, and a simulated one was asked for (--robot)"
             else:
                 self._link.permit()
+        elif event == UNLOCK:
+            if self._confirmation.given(self._clock()):
+                self._link.unlock()
+            else:
+                self.message = Confirmation.QUESTION
         elif event == QUIT:
             if self._recorder.recording and not self._leave_armed:
                 self._leave_armed = True
@@ -101,6 +109,8 @@ class Desk:
             self.ended = self.broken_off = True
 
     def _begin(self) -> None:
+        if self._link.note:
+            raise BadInput(f"recording does not start: {self._link.note}")
         number = self._recorder.start()
         self.message = f"recording episode {number}"
 

@@ -47,6 +47,15 @@ class ArmLink(Protocol):
         """Clear a fault, or permit motion."""
         ...
 
+    def unlock(self) -> None:
+        """End a protective stop, power on, release brakes: only after a person has looked."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What is wrong although the arm can move, such as a gripper that does not answer."""
+        ...
+
     def disable(self) -> None:
         """Nobody commands any more: motion needs a new permission."""
         ...
@@ -75,6 +84,11 @@ class PolicyLink(ArmLink, Protocol):
     def state(self) -> str: ...
 
     def ages(self) -> dict[str, float]: ...
+
+    @property
+    def wrong_frames(self) -> list[str]:
+        """Which poses are not of the arm's base frame, and of which."""
+        ...
 
     def look(self, gripper_cmd: float | None) -> Moment | None: ...
 

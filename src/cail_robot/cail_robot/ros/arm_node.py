@@ -52,6 +52,7 @@ class ArmNode(Node):  # type: ignore[misc]
         self._paced = paced
         self._given = self._take_given(paced)
         self._published = self._unpublished = 0
+        self._unnumbered = False
         self._logged = ""
         self._limit_faults: Callable[[Limits], list[str]] = getattr(arm, "limit_faults", lambda limits: [])
         limits = self._declare_limits(limits)
@@ -82,6 +83,7 @@ class ArmNode(Node):  # type: ignore[misc]
         self.create_service(SetBool, "enable", self._on_enable)
         self.create_service(Trigger, "stop", self._on_stop)
         self.create_service(Trigger, "clear_fault", self._on_clear)
+        self.create_service(Trigger, "unlock", self._on_unlock)
         self.create_service(Trigger, "reset", self._on_reset)
         self.create_timer(1.0, self._diagnose)
         self.create_timer(LOOK_AROUND_S, self._look_around)
@@ -207,6 +209,8 @@ class ArmNode(Node):  # type: ignore[misc]
         """An arm that shares its name moves by commands meant for another one: both stop, whichever came first."""
         if found := self._rivals.hear():
             self.control.stop(f"another arm is on {self.get_namespace()}: {found}; end one of the two nodes")
+        if self._unnumbered and self.count_publishers("twist_cmd") > 1:
+            self.control.crowded("two publishers of commands are there, and this middleware does not tell them apart; end one")
 
     def _say(self, status: Status) -> None:
         message = DiagnosticStatus(level=LEVELS[status.state], name=f"{self.get_namespace()}: arm")
@@ -217,6 +221,7 @@ class ArmNode(Node):  # type: ignore[misc]
             reason=status.reason,
             filter=status.verdict.value,
             filter_text=status.text,
+            note=status.note,
             zero_command_awaited=status.needs_zero,
             publish_period_s=self._every * self._period_s,
             simulated=self._simulated,
@@ -264,7 +269,9 @@ class ArmNode(Node):  # type: ignore[misc]
     def _on_twist(self, message: Any, info: dict[str, Any]) -> None:
         v, w, header = message.twist.linear, message.twist.angular, message.header
         stamp = header.stamp.sec + header.stamp.nanosec * 1e-9
-        self.control.command((v.x, v.y, v.z, w.x, w.y, w.z), header.frame_id, stamp, info.get("publication_sequence_number"))
+        number = info.get("publication_sequence_number")
+        self._unnumbered = not number  # as of Cyclone DDS
+        self.control.command((v.x, v.y, v.z, w.x, w.y, w.z), header.frame_id, stamp, number or None)
         if not self._paced:
             self._heard.release()
 
@@ -286,6 +293,10 @@ class ArmNode(Node):  # type: ignore[misc]
 
     def _on_clear(self, request: Any, response: Any) -> Any:
         response.success, response.message = self.control.clear_fault()
+        return response
+
+    def _on_unlock(self, request: Any, response: Any) -> Any:
+        response.success, response.message = self.control.clear_fault(unlock=True)
         return response
 
     def _on_reset(self, request: Any, response: Any) -> Any:

@@ -56,7 +56,7 @@ class Operator:
             self.node.create_subscription(kind, name, lambda message, name=name: self.heard[name].append(message), qos)
         self.twist_cmd = self.node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
         self.gripper_cmd = self.node.create_publisher(Float64, "gripper_cmd", COMMAND_QOS)
-        self.services = {name: self.node.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
+        self.services = {name: self.node.create_client(Trigger, name) for name in ("stop", "clear_fault", "unlock", "reset")}
         self.services["enable"] = self.node.create_client(SetBool, "enable")
         self._requests = dict.fromkeys(self.services, Trigger.Request) | {"enable": SetBool.Request}
         self._message = TwistStamped

@@ -22,11 +22,12 @@ MOVES: dict[str, tuple[int, int]] = {
     "i": (2, 1), "k": (2, -1), "j": (5, 1), "l": (5, -1),
 }  # fmt: skip
 """Key -> axis and sign."""
-START, SUCCESS, FAILURE, REDO, RESET, GRIP, STOP, RECOVER, QUIT, LEAVE = (
-    "start", "success", "failure", "redo", "reset", "grip", "stop", "recover", "quit", "leave",
+START, SUCCESS, FAILURE, REDO, RESET, GRIP, STOP, RECOVER, UNLOCK, QUIT, LEAVE = (
+    "start", "success", "failure", "redo", "reset", "grip", "stop", "recover", "unlock", "quit", "leave",
 )  # fmt: skip
 EVENTS = {
     "enter": START, "s": SUCCESS, "f": FAILURE, "backspace": REDO, "r": RESET, "space": GRIP, "escape": STOP, "c": RECOVER,
+    "u": UNLOCK,
     "q": QUIT, "ctrl-d": QUIT, "ctrl-c": LEAVE, "end": LEAVE,
 }  # fmt: skip
 PRESETS = ("1", "2", "3")
@@ -118,7 +119,7 @@ class Keyboard:
 
     help = (
         "move     hold ↑ ↓ ← → · PgUp PgDn or i k: up, down · j l turn · 1 2 3 speed",
-        "arm      space gripper · c permit motion, clear a fault · Esc stop",
+        "arm      space gripper · c permit motion, clear a fault · u unlock · Esc stop",
         "episode  Enter start · s save as success · f save as failure",
         "         Backspace discard and redo · r reset the scene · q quit",
     )
@@ -145,6 +146,24 @@ class Keyboard:
 
     def close(self) -> None:
         """The terminal belongs to the screen."""
+
+
+CONFIRM_S = 5.0
+
+
+class Confirmation:
+    """A key that does something only when it is pressed a second time, soon."""
+
+    QUESTION = "is nobody clamped, and the cause gone? u again unlocks, powers on and releases the brakes"
+
+    def __init__(self) -> None:
+        self._asked = float("-inf")
+
+    def given(self, now: float) -> bool:
+        """Whether this press is the second one."""
+        confirmed = now - self._asked <= CONFIRM_S
+        self._asked = float("-inf") if confirmed else now
+        return confirmed
 
 
 class Steering:

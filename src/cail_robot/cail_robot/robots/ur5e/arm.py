@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -26,6 +27,8 @@ MODES = {
     Mode.BLOCKED: ArmMode.BLOCKED,
     Mode.FAULT: ArmMode.FAULT,
 }
+LOCKED = ("protective stop", "emergency stop", "the robot is not running")
+"""Faults whose end unlocks, powers on or releases brakes."""
 SILENT_S = 0.2
 """The RTDE loop publishes at least every 10 ms, but while it waits for ur_rtde."""
 RECOVERY_S = 90.0
@@ -75,7 +78,7 @@ class UR5eArm:
         self._link = Link()
         self._send(NO_COMMAND._replace(time=time.monotonic()))
         settings = json.dumps(dataclasses.asdict(self.config))
-        command = [sys.executable, "-m", "cail_robot.robots.ur5e.loop", json.dumps(self._link.fds), settings, "", "0", "0"]
+        command = [sys.executable, "-m", "cail_robot.robots.ur5e.loop", json.dumps(self._link.fds), settings, "", "0", "0", str(os.getpid())]
         # A session of its own: Ctrl-C in the terminal is for the node, which ends the loop in order.
         self._process = subprocess.Popen(
             command, pass_fds=self._link.fds, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -118,6 +121,8 @@ class UR5eArm:
             gripper=state.gripper,
             mode=mode,
             faults=(state.text,) if state.text else (),
+            locked=mode is ArmMode.FAULT and state.text.startswith(LOCKED),
+            notes=(state.note,) if state.note else (),
             jacobian=kinematics.jacobian(state.q, self.config.tool_offset),
         )
 

@@ -49,12 +49,13 @@ FOLLOW_S = 0.3
 FOLLOW_SPEED = 0.02
 
 SAFETY_TEXTS = (
-    (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then clear_fault"),
+    (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then unlock"),
     (1 << 9, "safety fault: see the pendant"),
     (1 << 8, "safety violation: see the pendant"),
-    (1 << 2, "protective stop: look for its cause, then clear_fault"),
+    (1 << 2, "protective stop: look for its cause, then unlock"),
     (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
     (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
+    (1 << 10, "stopped by the safety system (an enabling device, or a safeguard of automatic mode): see the pendant, then clear_fault"),
 )
 REMOTE_OFF = "remote control is off: switch the pendant to remote control, then clear_fault"
 
@@ -66,10 +67,10 @@ class Fault(Exception):
 
 
 class Loop:
-    def __init__(self, link: Link, config: UR5eConfig, fault: str, fault_at: float, recovered: int) -> None:
+    def __init__(self, link: Link, config: UR5eConfig, fault: str, fault_at: float, recovered: int, parent: int) -> None:
         self.link, self.config = link, config
         self.fault, self.fault_at, self.recovered = fault, fault_at, recovered
-        self.parent = os.getppid()
+        self.parent = parent  # told: if the node was killed meanwhile, getppid() is somebody else
         self.realtime = realtime(config.realtime_priority)
         self.receive: Any = None
         self.control: Any = None
@@ -114,10 +115,11 @@ class Loop:
             self.seen += 1
         elif now - self.stamp_at > self.config.link_timeout_s:
             self.leave(f"no state from {self.config.robot_ip} for {self.config.link_timeout_s:g} s: the link is dead")
-        gripper = self.gripper.opening if self.gripper is not None else 1.0
+        gripper, note = (self.gripper.opening, self.gripper.text) if self.gripper is not None else (1.0, "")
         self.last = State(
             now, stamp, receive.getActualQ(), receive.getActualQd(), receive.getActualTCPPose(), receive.getActualTCPSpeed(),
             gripper, self.mode, self.recovered, self.sent, self.seen, self.late, self.longest_s, self.realtime, self.text,
+            note,
         )  # fmt: skip
         self.link.publish(self.last)
         return self.last
@@ -138,7 +140,7 @@ class Loop:
                 return text
         mode = self.receive.getRobotMode()
         if mode != RUNNING:
-            return f"the robot is not running (mode {mode}): clear_fault powers it on and releases the brakes"
+            return f"the robot is not running (mode {mode}): unlock powers it on and releases the brakes"
         return ""
 
     def slowed(self) -> str:
@@ -174,7 +176,7 @@ class Loop:
         self.mode, self.text = Mode.RECOVERING, "recovering"
         bits = self.receive.getSafetyStatusBits()
         for mask, text in SAFETY_TEXTS:
-            if bits & mask and mask != 1 << 2:
+            if bits & mask and mask != 1 << 2 and not (mask == 1 << 10 and bits & 1 << 2):  # set beside a protective stop too
                 raise Fault(text)
         dashboard = self._dashboard()
         try:
@@ -349,6 +351,7 @@ class Loop:
             text,
             str(self.fault_at),
             str(self.recovered),
+            str(self.parent),
         ]
         for name in os.listdir("/proc/self/fd"):  # ur_rtde's sockets would stay open
             if int(name) > 2 and int(name) not in self.link.fds:
@@ -382,11 +385,13 @@ def _send_at_once() -> None:
 
 
 def main(argv: list[str]) -> None:
-    fds, settings, fault, fault_at, recovered = argv
+    fds, settings, fault, fault_at, recovered, parent = argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the node, which ends this process in order
     link = Link(tuple(json.loads(fds)))
     config = build(UR5eConfig, json.loads(settings), "the UR5e's settings")
-    loop = Loop(link, config, fault, float(fault_at), int(recovered))
+    loop = Loop(link, config, fault, float(fault_at), int(recovered), int(parent))
+    if os.getppid() != loop.parent:
+        os._exit(0)
     try:
         loop.connect()
     except ImportError:
