@@ -65,9 +65,10 @@ class KinematicArm:
 
 
 def main() -> int:
-    """The node on this arm, as a process: kinematic_arm.py TRACE [--real] [--unaware] [--unnumbered]. A target stands before it.
+    """The node on this arm, as a process: kinematic_arm.py TRACE [--real] [--unaware] [--unnumbered] [--ros-args …].
 
-    `--unnumbered`: of a middleware that does not number messages. `--real`: it does not say that it is simulated. `--unaware`: it does not look for another arm before it starts.
+    A target stands before it. `--real`: it does not say that it is simulated. `--unaware`: it does not look for another arm
+    before it starts. `--unnumbered`: over a middleware that does not number messages.
     """
     from cail_core.errors import CailError
     from cail_robot.ros import rivals

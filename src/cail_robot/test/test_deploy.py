@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -79,6 +80,37 @@ def test_a_guard_and_a_robot_are_waived_only_by_name(tmp_path: Path) -> None:
     assert free.guard is None
     assert [note for note in free.notes if "guard" in note or "another robot" in note] == [
         "another robot: it was trained on ur5e, this is panda_sim", "runs without its out-of-distribution guard"]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "said"), [
+    ({"provenance": {"fastest_action": -0.5}}, "provenance.fastest_action': expected a number from 0 on, given -0.5"),
+    ({"provenance": {"fastest_action": "fast"}}, "provenance.fastest_action': expected a number from 0 on, given 'fast'"),
+    ({"fps": 0}, "key 'fps': expected 1 … 1000, given 0"),
+    ({"fps": -50}, "key 'fps': expected 1 … 1000, given -50"),
+    ({"limits": {"max_linear_speed": "0.5"}}, "key 'limits.max_linear_speed': expected a number above 0, given '0.5'"),
+    ({"limits": {"max_linear_speed": -0.5}}, "key 'limits.max_linear_speed': expected a number above 0, given -0.5"),
+    ({"observation_names": [1, 2, 3, 4]}, "key 'observation_names': expected names, given 1"),
+])  # fmt: skip
+def test_a_card_with_numbers_that_no_training_writes_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    folder = write_policy(tmp_path / "p", near_guard())
+    card = json.loads((folder / "policy.json").read_text()) | change
+    (folder / "policy.json").write_text(json.dumps(card))
+    with pytest.raises(BadInput) as fault:
+        prepare(folder, Limits(), robot="panda_sim")
+    assert said in str(fault.value)
+
+
+def test_a_slow_policy_s_decisions_reach_the_arm_often_enough(tmp_path: Path) -> None:
+    """Without a command for 0.08 s an arm holds; a decision of a policy at 5 Hz holds for 0.2 s."""
+    arm = Arm()
+    made, _ = session(tmp_path, arm)
+    until(made, Phase.POLICY)
+    made._period, made._deadline = 0.2, arm.now
+    times: list[float] = []
+    arm.move, move = (lambda twist: (times.append(arm.now), move(twist))), arm.move  # type: ignore[method-assign]
+    for _ in range(5):
+        made.step()
+    assert max(b - a for a, b in zip(times, times[1:], strict=False)) <= 0.05
 
 
 def test_the_installed_settings_are_the_documented_ones() -> None:

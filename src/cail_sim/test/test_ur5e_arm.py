@@ -345,6 +345,25 @@ def test_a_loop_whose_node_was_killed_before_it_began_ends(box: RunningBox, tmp_
     assert box.status()["runtime"] == "STOPPED"
 
 
+def test_a_program_of_somebody_else_is_not_ended_without_being_asked(box: RunningBox):
+    import rtde_control
+
+    other = rtde_control.RTDEControlInterface(box.host)
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host, **PATIENT))  # type: ignore[arg-type]
+    try:
+        assert box.status()["runtime"] == "PLAYING"
+        arm.connect()
+        until(lambda: arm.read().mode is ArmMode.FAULT, "a fault", arm)
+        assert "a program runs on the box" in arm.read().faults[0]
+        assert box.status()["runtime"] == "PLAYING"
+        other.stopScript()
+        other.disconnect()
+        arm.recover()
+        until(lambda: arm.read().mode is ArmMode.READY, "control", arm)
+    finally:
+        arm.close()
+
+
 def test_settings_are_checked():
     from cail_core.config import find_config, load_config
     from cail_core.errors import ConfigError

@@ -194,7 +194,7 @@ class ArmControl:
                 self._become(State.IDLE, "the fault was cleared")
                 return True, "IDLE: the fault was cleared; enable permits motion"
             if state.locked and not unlock:
-                return False, f"FAULT: {_texts(state)}. See that nobody is clamped and the cause is gone: `unlock` (u, twice) ends it"
+                return False, f"FAULT: {_texts(state)}. See that nobody is clamped and the cause is gone: `unlock` (key u, twice)"
             stops = self._stops
             self._errands.put(lambda: self._recover(stops))
             return True, f"FAULT: recovering from: {_texts(state)}; status tells when it is over"

@@ -37,14 +37,15 @@ def at_home(pose: Vector, home: Vector, limits: Limits, config: DeployConfig) ->
 
 
 def no_way_home(pose: Vector, home: Vector, limits: Limits, config: DeployConfig) -> str:
-    """Why the arm does not go back by itself: it is outside of where it may be, or something is in between. Empty where it may."""
+    """Why the arm does not go back by itself: it is outside of where it may be, or something is in between; else nothing."""
     tool = pose[:3]
     outside = [axis for axis, p, low, high in zip("xyz", tool, limits.floor, limits.ceiling, strict=True)
                if p < low - OUTSIDE_M or p > high + OUTSIDE_M]
     if outside:
         return f"the tool is outside its workspace along {', '.join(outside)}"
     if limits.max_tilt_rad and tilt_of(pose[3:7]) > limits.max_tilt_rad + UPRIGHT_RAD:
-        return f"the tool leans by {math.degrees(tilt_of(pose[3:7])):.0f}°, at most {math.degrees(limits.max_tilt_rad):.0f}° are allowed"
+        leant, most = math.degrees(tilt_of(pose[3:7])), math.degrees(limits.max_tilt_rad)
+        return f"the tool leans by {leant:.0f}°, at most {most:.0f}° are allowed"
     for a, b in pairwise([tool, *_points(tool, home, limits, config)]):
         steps = max(1, math.ceil(math.dist(a, b) / EVERY_M))
         for k in range(steps + 1):

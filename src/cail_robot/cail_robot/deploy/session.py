@@ -45,6 +45,8 @@ from cail_robot.teleop.command import (
 
 GRIP_AGAIN_S = 0.5
 """A gripper that is not where it was sent is told again this often."""
+REPEAT_S = 0.04
+"""A decision that holds for longer is said again: the arm holds without a command for 0.08 s."""
 GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
 START_PATIENCE_S = 15.0
@@ -122,9 +124,11 @@ class Session:
     def _wish(self) -> Wish:
         """What the operator wants; at once where they touch something, else when the next decision is due."""
         while True:
-            wish = self._input.read(max(0.0, self._deadline - self._clock()))
+            wish = self._input.read(min(REPEAT_S, max(0.0, self._deadline - self._clock())))
             if wish != Wish() or self._clock() >= self._deadline:
                 return wish
+            if self.phase in (Phase.POLICY, Phase.HOMING):  # a slow policy's decision holds until the next; the arm wants it said
+                self.link.move(self.twist)  # type: ignore[arg-type]
 
     def _stood(self, why: str) -> None:
         """The arm rested long enough for a person to step closer: at a real arm one must say that it goes on."""

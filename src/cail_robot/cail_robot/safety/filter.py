@@ -298,10 +298,8 @@ def _slowed_at_box(v: Vector, p: Vector, box: tuple[float, ...], limits: Limits)
 
 
 def _way_back(p: Vector, limits: Limits) -> Vector | None:
-    """The direction of the shortest way back from clearly outside the workspace, or from inside a keep-out box; None elsewhere."""
-    low, high = limits.floor, limits.ceiling
-    box = (*low, *high)
-    away, n = _nearest(p, box)
+    """The direction of the shortest way back from clearly outside the workspace or inside a keep-out box; None elsewhere."""
+    away, n = _nearest(p, (*limits.floor, *limits.ceiling))
     if away > OUTSIDE_M:
         return -n[0], -n[1], -n[2]
     for box in limits.keep_out:

@@ -14,7 +14,7 @@ from cail_robot.safety.limits import Limits
 LEAST_SIGMA = 1e-9
 """Singular values of the Jacobian count as at least this: in a singularity joint speeds are huge, not infinite."""
 ROOM = 1.2
-"""How the least singular value s tells the way left to a singularity: to a stretched elbow s² in metres, roughly, to others more."""
+"""How the least singular value s tells the way left to a singularity: to a stretched elbow roughly s² metres, to others more."""
 LEAST_SHARE = 1e-3
 """Of a twist so little is nothing: in a singularity no tool velocity is left, a person turns the joints at the pendant."""
 

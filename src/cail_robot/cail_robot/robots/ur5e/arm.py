@@ -78,7 +78,8 @@ class UR5eArm:
         self._link = Link()
         self._send(NO_COMMAND._replace(time=time.monotonic()))
         settings = json.dumps(dataclasses.asdict(self.config))
-        command = [sys.executable, "-m", "cail_robot.robots.ur5e.loop", json.dumps(self._link.fds), settings, "", "0", "0", str(os.getpid())]
+        command = [sys.executable, "-m", "cail_robot.robots.ur5e.loop", json.dumps(self._link.fds), settings, "", "0", "0",
+                   str(os.getpid())]  # fmt: skip
         # A session of its own: Ctrl-C in the terminal is for the node, which ends the loop in order.
         self._process = subprocess.Popen(
             command, pass_fds=self._link.fds, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL

@@ -9,7 +9,6 @@ from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
 from cail_robot.safety.limits import Limits
 
-
 LONGEST_TOOL_M = 0.6
 """A tool point or a centre of gravity further from the flange is a number in centimetres or millimetres."""
 
@@ -25,10 +24,10 @@ def _vector(name: str, given: tuple[float, ...], most: tuple[float, ...]) -> lis
 class UR5eLimits(Limits):
     """The filter's limits with a UR5e's own defaults, which a file that names only some limits keeps.
 
-    Joints: data sheet of the UR5e, ±360° and 180 °/s; a little less, so that the filter acts before the box does. Decelerations: UR's
-    manuals give measured stops of category 0 from 183 °/s, fully stretched, 5 kg (UR5, manual 3.4.5, A.1; the UR5e's has graphs only):
-    base 244 ms, shoulder 530 ms, elbow 164 ms, so 13, 6 and 19 rad/s². In the default workspace 2.5 m/s² at the tool ask for 6 rad/s² of
-    the shoulder at 90% of places. `kinematics.JOINT_DECELERATION` has these numbers for the simulated box.
+    Joints: data sheet of the UR5e, ±360° and 180 °/s; a little less, so that the filter acts before the box does. Decelerations:
+    UR's manuals give measured stops of category 0 from 183 °/s, fully stretched, 5 kg (UR5, manual 3.4.5, A.1; the UR5e's has
+    graphs only): base 244 ms, shoulder 530 ms, elbow 164 ms, so 13, 6 and 19 rad/s². In nine of ten places of the default workspace
+    2.5 m/s² at the tool ask for at most 6.2 rad/s² of the shoulder. `kinematics.JOINT_DECELERATION` is the simulated box's.
     """
 
     linear_deceleration: float = setting(2.5, "of stops, m/s^2: what a UR5e's joints can do", low=0.01, high=100.0)
@@ -96,8 +95,8 @@ class UR5eConfig:
     def limit_faults(self, limits: Limits) -> list[str]:
         """Where limits of the filter contradict what the box is told: it would brake later than the filter reckons."""
         return [
-            f"{name}: expected at most speedL's acceleration {self.acceleration:g}, given {given:g}: the box would brake later than"
-            " the filter reckons, and leave the workspace"
+            f"{name}: expected at most speedL's acceleration {self.acceleration:g}, given {given:g}: the box would brake later"
+            " than the filter reckons, and leave the workspace"
             for name in ("linear_deceleration", "angular_deceleration")
             if (given := getattr(limits, name)) > self.acceleration
         ]

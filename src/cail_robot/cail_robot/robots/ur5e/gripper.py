@@ -13,6 +13,7 @@ from cail_robot.robots.ur5e.config import GripperConfig
 ACTIVE = 3
 """A Robotiq's STA once it is activated."""
 ACTIVATE_S = 10.0
+FULLY = "which opens and closes its fingers"
 EVERY_S = 0.05
 RETRY_S = 1.0
 
@@ -29,8 +30,8 @@ class Robotiq:
     def note(self) -> str:
         """What keeps it from moving. Activating opens and closes the fingers, so only a command to the gripper does it."""
         if (fault := self._get("FLT")) > 0:
-            return f"the gripper is in fault {fault}: see its manual; the next gripper command activates it anew: its fingers move fully"
-        return "" if self._get("STA") == ACTIVE else "the gripper is not activated: the next gripper command does it: its fingers move fully"
+            return f"the gripper is in fault {fault} (its manual): the next gripper command activates it anew, {FULLY}"
+        return "" if self._get("STA") == ACTIVE else f"the gripper is not activated: the next gripper command does it, {FULLY}"
 
     def _activate(self) -> None:
         self._set("ACT 0")  # one in fault takes a new activation only after this

@@ -17,6 +17,7 @@ import math
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -41,12 +42,16 @@ STILL = (0.0,) * 6
 UNLOCK_AFTER_S = 5.2
 """The box refuses earlier than 5 s after a protective stop."""
 POWER_UP_S = 30.0
+FOREIGN_S = 0.5
+"""A program that still runs after this is somebody else's."""
+REMOTE_SILENT_S = 2.0
 REMOTE_EVERY_S = 0.25
 GRIPPER_S = 1.0
 """The first state waits this long for a gripper to tell its opening."""
 FOLLOW_S = 0.3
 """A commanded tool that does not move for this long is a fault: speedL may succeed while nothing happens."""
-FOLLOW_SPEED = 0.02
+FOLLOW_SPEEDS = (0.005, 0.02)
+"""m/s and rad/s; slower commands are not looked after."""
 
 SAFETY_TEXTS = (
     (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then unlock"),
@@ -55,7 +60,7 @@ SAFETY_TEXTS = (
     (1 << 2, "protective stop: look for its cause, then unlock"),
     (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
     (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
-    (1 << 10, "stopped by the safety system (an enabling device, or a safeguard of automatic mode): see the pendant, then clear_fault"),
+    (1 << 10, "stopped by the safety system (enabling device, safeguard of automatic mode): see the pendant, then clear_fault"),
 )
 REMOTE_OFF = "remote control is off: switch the pendant to remote control, then clear_fault"
 
@@ -165,11 +170,24 @@ class Loop:
                 try:
                     if not first:
                         self._recover()
+                    elif self._occupied():
+                        raise Fault("a program runs on the box, and it is not this one's: end it at the pendant; clear_fault ends it")
                     self.take_control()
                     self.drive()
                 except Fault as fault:
                     self._give_up(str(fault))
             time.sleep(WATCH_PERIOD_S)
+
+    def _occupied(self) -> bool:
+        """Whether somebody's program runs; one that a killed loop left is stopped by its watchdog in this time."""
+        until = time.monotonic() + FOREIGN_S
+        while self.receive.getRuntimeState() == PLAYING:
+            if time.monotonic() > until:
+                return True
+            self.look()
+            self._end_if_asked(self.link.command())
+            time.sleep(WATCH_PERIOD_S)
+        return False
 
     def _recover(self) -> None:
         """What a person asked for by clear_fault: unlock, power, brakes."""
@@ -294,7 +312,8 @@ class Loop:
                 raise Fault("speedL is refused; clear_fault starts the program again")
             if now - asked_remote > REMOTE_EVERY_S:
                 asked_remote = now
-                remote.ask()
+                if not remote.ask(now):
+                    raise Fault("the Dashboard server is silent: whether remote control is on is not known; clear_fault asks again")
             if self.mode is Mode.READY:
                 if (text := self.slowed() or remote.text) != "":
                     self._hold(Mode.BLOCKED, text)
@@ -313,9 +332,12 @@ class Loop:
         self.mode, self.text = mode, text
 
     def _check_follows(self, twist: tuple[float, ...], now: float) -> None:
-        asked = math.hypot(*twist[:3]) * self.receive.getTargetSpeedFraction()
-        moved = math.hypot(*self.last.twist[:3])
-        if asked < FOLLOW_SPEED or moved > 0.2 * asked:
+        fraction = self.receive.getTargetSpeedFraction()
+        lags = False
+        for part, least in zip((slice(0, 3), slice(3, 6)), FOLLOW_SPEEDS, strict=True):
+            asked, moved = math.hypot(*twist[part]) * fraction, math.hypot(*self.last.twist[part])
+            lags = lags or (asked >= least and moved <= 0.2 * asked)
+        if not lags:
             self.moved_at = now
         elif now - self.moved_at > FOLLOW_S:
             raise Fault("the arm does not follow its commands; clear_fault starts the program again")
@@ -366,22 +388,28 @@ class RemoteWatch:
     def __init__(self, host: str) -> None:
         self.text = ""
         self._dashboard: Dashboard | None = None
+        self._answered = time.monotonic()
         with contextlib.suppress(DashboardError):
             self._dashboard = Dashboard(host)
             self._dashboard.set_waiting(False)
 
-    def ask(self) -> None:
-        """Send the question again, and take the answer to the one before."""
-        if self._dashboard is not None:
-            answer = self._dashboard.poll("is in remote control")
-            self.text = REMOTE_OFF if answer == "false" else "" if answer == "true" else self.text
+    def ask(self, now: float) -> bool:
+        """Send the question again, and take the answer to the one before; False where none has come for long."""
+        if self._dashboard is None:
+            return False
+        if answer := self._dashboard.poll("is in remote control"):
+            self._answered = now
+        self.text = REMOTE_OFF if answer == "false" else "" if answer == "true" else self.text
+        return now - self._answered < REMOTE_SILENT_S
 
 
 def _send_at_once() -> None:
     """Switch Nagle's algorithm off in ur_rtde's sockets: with it a command may wait 2 ms for an acknowledgement."""
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as shared:
-            shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as shared:
+                    shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def main(argv: list[str]) -> None:
