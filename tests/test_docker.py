@@ -16,7 +16,7 @@ import yaml
 
 from cail_core.cli import Parser, build_parser
 from cail_core.config import load_config
-from cail_sim.arm import PANDA
+from cail_sim.bullet.arm import PANDA
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCKER = ROOT / "docker"
