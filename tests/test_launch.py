@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
@@ -98,8 +99,8 @@ class Opened:
         return found, context
 
 
-@pytest.fixture(params=LAUNCH_FILES, ids=lambda path: path.name)
-def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Opened:
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, kinds in STAND_IN.items():
         module = types.ModuleType(name)
         for kind in kinds:
@@ -108,6 +109,10 @@ def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> O
     sys.modules["launch.event"].Event = object  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "cail_robot.ros.launching", None)
     monkeypatch.delitem(sys.modules, "cail_robot.ros.launching")  # read anew, and forgotten afterwards
+
+
+@pytest.fixture(params=LAUNCH_FILES, ids=lambda path: path.name)
+def opened(request: pytest.FixtureRequest, stand_in: None) -> Opened:
     return Opened(request.param)
 
 
@@ -240,6 +245,54 @@ def test_an_arm_plays_its_own_task_unless_told_otherwise(opened: Opened) -> None
         assert all("--task=panda-carry" in command for command in told if "record" in command)
 
 
+SIDES = {"left": ("page-down", 2, -1.0), "right": ("page-up", 2, 1.0)}
+"""Namespace -> the key that is held there, and which component of the action it moves which way."""
+
+
+def two_arms(tmp_path: Path) -> dict[str, dict[str, str]]:
+    """Launch arguments of two arms that are steered apart."""
+    given = {}
+    for side, (key, _, _) in SIDES.items():
+        script = tmp_path / f"{side}.txt"
+        script.write_text(f"press c\nwait 2\npress enter\nhold {key} 1.0\nwait 0.5\npress s\nwait 1\n")
+        given[side] = {"input": "scripted", "script": str(script), "dataset": str(tmp_path / side / "d"), "demonstrator": side,
+                       "silence": "60", "namespace": side}  # fmt: skip
+        (tmp_path / side).mkdir()
+    return given
+
+
+def each_did_its_own(tmp_path: Path) -> None:
+    for side, (_, component, sign) in SIDES.items():
+        dataset = DemoDataset(tmp_path / side / "d")
+        assert [row.demonstrator for row in dataset.rows] == [side]
+        moved = dataset.demonstrations().actions[:, component] * sign
+        assert moved.max() > 0.1
+        assert moved.min() > -0.01, "the other arm's command"
+
+
+def test_two_arms_in_two_namespaces_do_not_meet(stand_in: None, tmp_path: Path) -> None:
+    """The processes of two launches, as the launch file says them, started by hand in one ROS domain."""
+    pytest.importorskip("pybullet", reason="needs PyBullet")
+    pytest.importorskip("rclpy", reason="needs ROS 2")
+    opened = Opened(ROOT / "launch" / "teleop_record.launch.py")
+    arms, desks = [], []
+    try:
+        for given in two_arms(tmp_path).values():
+            for one in (one for one in opened.start(**given)[0] if one.kind == "ExecuteProcess"):
+                (found, *words) = one.kwargs["cmd"]
+                program = Path(sysconfig.get_path("data"), "lib", found.kwargs["package"], found.kwargs["executable"])
+                if "--check" not in words:
+                    kept = desks if "record" in words else arms
+                    kept.append(subprocess.Popen([program, *words], env=environment(), stdin=subprocess.DEVNULL))
+        assert [len(arms), len(desks)] == [2, 2]
+        assert [desk.wait(120) for desk in desks] == [0, 0]
+    finally:
+        for process in (*arms, *desks):
+            process.terminate()
+    assert [arm.wait(60) for arm in arms] == [0, 0]
+    each_did_its_own(tmp_path)
+
+
 LAUNCH = """
 import json, os, sys
 from launch import LaunchDescription, LaunchService
@@ -282,10 +335,10 @@ def launched(file: str, arguments: dict[str, str], tmp_path: Path) -> tuple[list
 
 
 def test_real_launch_hands_its_arguments_to_the_installed_command(tmp_path: Path) -> None:
-    (process,), code, _ = launched("demo.launch.py", {"out": "nowhere", "seed": "odd"}, tmp_path)
+    (process,), code, _ = launched("demo.launch.py", {"out": "nowhere", "seed": "odd", "quick": "True"}, tmp_path)
     program, *arguments = process.cmd
     assert Path(program).parts[-3:] == ("lib", "cail_core", "cail")
-    assert arguments == ["demo", "--out=nowhere", "--seed=odd"]
+    assert arguments == ["demo", "--out=nowhere", "--seed=odd", "--quick"]
     assert process.returncode == 2  # the command's own word on a seed that is no number: it ran, and nothing was trained
     assert code == 1
 
@@ -305,6 +358,18 @@ def test_real_launch_records_and_ends_with_0(tmp_path: Path) -> None:
     assert [event.returncode for event in (check, arm, desk)] == [0, 0, 0]
     assert code == 0
     assert [row.demonstrator for row in DemoDataset(tmp_path / "d").rows] == ["anna"]
+
+
+def test_real_launch_runs_two_arms_in_two_namespaces(tmp_path: Path) -> None:
+    pytest.importorskip("launch_ros.actions", reason="needs ROS 2's launch_ros, which pip does not have")
+    pytest.importorskip("pybullet", reason="needs PyBullet")
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(launched, "teleop_record.launch.py", given, tmp_path / side)
+                for side, given in two_arms(tmp_path).items()]  # fmt: skip
+        ends = [one.result() for one in both]
+    assert [code for _, code, _ in ends] == [0, 0]
+    assert [[event.returncode for event in ended] for ended, _, _ in ends] == [[0, 0, 0]] * 2
+    each_did_its_own(tmp_path)
 
 
 def test_real_launch_leaves_the_keys_to_who_steers_by_a_device(tmp_path: Path) -> None:

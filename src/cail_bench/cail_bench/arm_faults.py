@@ -27,6 +27,7 @@ from typing import IO, Any
 from cail_bench.result import save
 from cail_core.cli import say
 from cail_core.errors import CailError
+from cail_core.over_topics import own_domain
 from cail_core.progress import console, table
 from cail_robot.arm import Twist
 from cail_robot.control.loop_timer import summarise
@@ -341,7 +342,7 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
 
 def bench(budget: str, out: Path, seed: int) -> None:
     alone = own_network()
-    os.environ["ROS_DOMAIN_ID"] = "0" if alone else "99"
+    os.environ["ROS_DOMAIN_ID"] = "0" if alone else own_domain()
     ask_for_realtime()  # the moment of a fault must not be blurred by other work; the node and the commander inherit it
     rng, times = random.Random(seed), INJECTIONS[budget]
     chosen = [name for name in (*FAULTS, *SIGNALS) if budget != "smoke" or name in SMOKE]

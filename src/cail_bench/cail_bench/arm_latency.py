@@ -18,6 +18,7 @@ from typing import Any
 from cail_bench.arm_faults import IN_MEMORY, START_S, Child, own_network
 from cail_bench.result import save
 from cail_core.errors import CailError
+from cail_core.over_topics import own_domain
 from cail_core.progress import bar, console, table
 from cail_robot.arm import Twist
 from cail_robot.control.loop_timer import summarise
@@ -98,7 +99,7 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
 
 
 def bench(budget: str, out: Path) -> None:
-    os.environ["ROS_DOMAIN_ID"] = "0" if own_network() else "98"
+    os.environ["ROS_DOMAIN_ID"] = "0" if own_network() else own_domain()
     ask_for_realtime()  # a late commander would be measured as a slow way to the arm; all processes inherit it
     seconds = SECONDS[budget]
     with tempfile.TemporaryDirectory(prefix="cail-arm-latency-", dir=IN_MEMORY) as name, Operator() as operator:

@@ -52,6 +52,10 @@ class ArmState(NamedTuple):
     mode: ArmMode = ArmMode.READY
     faults: tuple[str, ...] = ()
     """Texts for people; empty when READY."""
+    locked: bool = False
+    """Leaving this fault unlocks a protective stop, powers on or releases brakes: that takes more than clearing a fault."""
+    notes: tuple[str, ...] = ()
+    """What a person should know although the arm can move, such as a gripper that does not answer."""
     jacobian: NDArray[np.float64] | None = None
     """6 x joints, maps qdot to `twist`; None where the arm does not know it. The joint limits of the filter need it."""
     safety_stop: bool = False
@@ -67,6 +71,8 @@ class Arm(Protocol):
     base_frame: str
     """The `frame_id` of poses and twists."""
     joint_names: tuple[str, ...]
+    simulated: bool
+    """Whether no person can be hurt by it. An arm that does not say so is a real one."""
     period: float
     """Control period the arm wants, seconds; `send_twist` is called once in each."""
 

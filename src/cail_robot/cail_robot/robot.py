@@ -104,6 +104,10 @@ class Bringup:
 
         return load_config(Limits, find_config(getattr(args, "limits", None) or "limits"))
 
+    def about(self, args: argparse.Namespace) -> str:
+        """What it goes by beside its limits, in a line: settings file, tool, payload."""
+        return ""
+
     def check(self, args: argparse.Namespace) -> None:
         """What can be known before the node starts; a CailError says what is missing."""
 

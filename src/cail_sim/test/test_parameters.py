@@ -80,7 +80,8 @@ def test_what_cannot_change_is_read_only(sim: subprocess.Popen[str]) -> None:
 
 
 def test_the_limits_in_force_and_misspelt_ones_are_said_at_the_start() -> None:
-    with process(*UP, "--ros-args", "-p", "max_liner_speed:=0.1", "-p", "max_linear_speed:=0.2") as started:
+    given = ("-p", "max_liner_speed:=0.1", "-p", "max_linear_speed:=0.2")
+    with process(*UP, "--namespace", "other", "--ros-args", *given) as started:
         assert started.stdout
         said = ""
         for line in started.stdout:

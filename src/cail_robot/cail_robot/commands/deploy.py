@@ -7,8 +7,7 @@ import getpass
 import json
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from cail_core.errors import BadInput
 from cail_core.launch_words import spoken
 from cail_core.recording.episode_builder import recordable
 from cail_core.terminal import Terminal
-from cail_robot.commands.record import check_dataset, source_of
+from cail_robot.commands.record import check_dataset, signals, source_of
 from cail_robot.commands.robot_options import add_input_arguments, add_robot_arguments, bring_up, robot_of, switch
 from cail_robot.deploy.config import DeployConfig, Deployment, prepare, scripted
 from cail_robot.deploy.phase import Phase
@@ -111,7 +110,11 @@ def _run(args: argparse.Namespace) -> int:
         node = ArmClient("policy", args.namespace, needs=needs, commands=args.dry_run == "false")
         nodes.spin(node)
         if arm is None:
-            plan = _prepare(args, robot, node.arm_limits(NODE_PATIENCE_S))
+            limits = node.arm_limits(NODE_PATIENCE_S)
+            if robot.simulated and not node.simulated:
+                raise BadInput(f"expected a simulated arm on /{args.namespace.strip('/')}, found a real one"
+                               f" ({node.report.state}); --robot-type says which robot it is, such as ur5e")  # fmt: skip
+            plan = _prepare(args, robot, limits)
             if args.check != "false":
                 return _checked(args, plan, teleop)
         source, terminal = (Nobody(), None) if args.input == "none" else source_of(args, teleop, stack)
@@ -122,21 +125,24 @@ def _run(args: argparse.Namespace) -> int:
             nodes.listen(RecorderNode(recorder, args.namespace))
         if isinstance(source, NodeInput):
             source.join(node)
-        for note in (nodes.scheduling, *plan.notes):
+        in_force = [text for text in (node.settings, plan.limits.text()) if text] if arm is None else arm.acts()
+        for note in (nodes.scheduling, *in_force, *plan.notes):
             say(f"cail: {note}")
         session = Session(
             plan, config, node, source, Steering(teleop), episodes=args.episodes, operator=args.operator, recorder=recorder,
             attended=args.input != "none", simulated=robot.simulated, dry_run=args.dry_run == "true",
         )  # fmt: skip
         drawn = stack.enter_context(terminal) if terminal else None
-        try:
-            ended = _loop(session, nodes, drawn)
-        finally:
-            session.close()
-            time.sleep(0.05)  # the last command, which is zero, is on its way
+        with signals() as ended:  # until the arm was let go: a closed terminal sends more than one
+            whole = False
+            try:
+                _loop(session, nodes, drawn, ended)
+                whole = True
+            finally:
+                session.close(latch=bool(ended) or not whole)
     if args.results is not None:
         _write_results(args.results, session)
-    return _summary(session, recorder, ended)
+    return _summary(session, recorder, ended[0] if ended else 0)
 
 
 def _write_results(file: Path, session: Session) -> None:
@@ -196,35 +202,21 @@ def _recorder(args: argparse.Namespace, plan: Deployment, stack: ExitStack) -> R
     return recorder
 
 
-def _loop(session: Session, nodes: Nodes, drawn: Terminal | None) -> int:
-    """Step until the end; the number of the signal that ended it, or 0."""
+def _loop(session: Session, nodes: Nodes, drawn: Terminal | None, ended: list[int]) -> None:
+    """Step until the end, or a signal."""
     last, said = 0.0, ""
-    with _signals() as ended:
-        while session.phase is not Phase.DONE and not ended:
-            session.step()
-            if not nodes.alive:
-                session.fault = "the arm's control loop has ended"
-                break
-            now = time.monotonic()
-            if drawn is not None and now - last > DRAW_EVERY_S:
-                last = now
-                drawn.draw(screen(session, *drawn.size))
-            elif drawn is None and (text := line(session)) != said and now - last > DRAW_EVERY_S:
-                last, said = now, text
-                print(text, flush=True)
-        return ended[0] if ended else 0
-
-
-@contextmanager
-def _signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM, as many as come, end the loop and not the process."""
-    ended: list[int] = []
-    handlers = {number: signal.signal(number, lambda n, _: ended.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield ended
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+    while session.phase is not Phase.DONE and not ended:
+        session.step()
+        if not nodes.alive:
+            session.fault = "the arm's control loop has ended"
+            break
+        now = time.monotonic()
+        if drawn is not None and now - last > DRAW_EVERY_S:
+            last = now
+            drawn.draw(screen(session, *drawn.size))
+        elif drawn is None and (text := line(session)) != said and now - last > DRAW_EVERY_S:
+            last, said = now, text
+            print(text, flush=True)
 
 
 def _summary(session: Session, recorder: Recorder | None, ended: int) -> int:
@@ -235,8 +227,9 @@ def _summary(session: Session, recorder: Recorder | None, ended: int) -> int:
             print(f"  {row}")
     if recorder is not None:
         print(f"{recorder.root}: {len(recorder.saved)} episodes saved, {recorder.episodes} in the dataset")
-    if ended:
-        say(f"cail: ended by {signal.Signals(ended).name}; the arm was commanded to rest, what was saved is intact")
+    if ended := ended or (signal.SIGINT if session.broken_off else 0):
+        say(f"cail: ended by {signal.Signals(ended).name}; the arm was stopped (clear_fault lets it move again),"
+            " what was saved is intact")  # fmt: skip
         return 128 + ended
     if session.fault:
         say(spoken(f"cail: {session.fault}"))

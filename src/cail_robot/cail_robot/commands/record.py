@@ -6,8 +6,8 @@ import argparse
 import getpass
 import signal
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,7 +80,8 @@ def _run(args: argparse.Namespace) -> int:
         from cail_robot.ros.runtime import Nodes  # first: it says how to add rclpy where it is missing
 
         nodes = stack.enter_context(Nodes(with_arm=arm is not None, params_file=args.params_file))
-        say(f"cail record: {nodes.scheduling}")
+        for note in (nodes.scheduling, *([] if arm is None else arm.acts())):
+            say(f"cail record: {note}")
         from cail_robot.recording.nodes import RecorderNode
         from cail_robot.ros.arm_client import ArmClient
 
@@ -90,13 +91,15 @@ def _run(args: argparse.Namespace) -> int:
         nodes.spin(*(arm.nodes() if arm is not None else []), teleop)
         nodes.listen(listener)
         title = f"cail record  {args.dataset}  task {args.task}, {robot}, {recorder.rate} Hz, by {args.demonstrator}"
-        desk = Desk(source, teleop, recorder, Steering(config), title)
+        desk = Desk(source, teleop, recorder, Steering(config), title, simulated=spec.simulated)
         screen = stack.enter_context(terminal) if terminal else None
-        try:
-            _loop(desk, nodes, recorder, listener.tell, screen, 1.0 / config.command_hz)
-        finally:
-            desk.leave()
-            time.sleep(0.05)  # the last command, which is zero, is on its way
+        with signals() as ended:  # until the arm was let go: a closed terminal sends more than one
+            whole = False
+            try:
+                _loop(desk, nodes, recorder, listener.tell, screen, 1.0 / config.command_hz, ended)
+                whole = True
+            finally:
+                desk.leave(latch=bool(ended) or not whole)
         left = recorder.frames if recorder.recording else None
     _summary(recorder, left)
     return 0
@@ -140,24 +143,33 @@ def check_dataset(folder: Path, task: RecordableTask, robot: str, rate: int | No
 
 
 def _loop(
-    desk: Desk, nodes: Nodes, recorder: Recorder, tell: Callable[[str], None], screen: Terminal | None, period_s: float
-) -> None:
-    ended: list[int] = []
-    handlers = {number: signal.signal(number, lambda n, _: ended.append(n)) for number in (signal.SIGINT, signal.SIGTERM)}
+    desk: Desk, nodes: Nodes, recorder: Recorder, tell: Callable[[str], None], screen: Terminal | None, period_s: float,
+    ended: list[int],
+) -> None:  # fmt: skip
+    """Step until the end, or a signal."""
     drawn, line, told = 0.0, "", (len(recorder.saved), recorder.discarded, recorder.recording)
+    while not desk.ended and not ended and nodes.alive:
+        desk.step(period_s)
+        now = (len(recorder.saved), recorder.discarded, recorder.recording)
+        if now != told:
+            tell(_event(told, now, recorder))
+            told = now
+        if screen is not None and time.monotonic() - drawn > DRAW_EVERY_S:
+            drawn = time.monotonic()
+            screen.draw(desk.screen(*screen.size))
+        elif screen is None and desk.line() != line and not recorder.recording:
+            line = desk.line()
+            print(line, flush=True)
+
+
+@contextmanager
+def signals() -> Iterator[list[int]]:
+    """SIGINT, SIGTERM and SIGHUP, as many as come: they end the loop, not the process."""
+    ended: list[int] = []
+    handlers = {number: signal.signal(number, lambda n, _: ended.append(n))
+                for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}  # fmt: skip
     try:
-        while not desk.ended and not ended and nodes.alive:
-            desk.step(period_s)
-            now = (len(recorder.saved), recorder.discarded, recorder.recording)
-            if now != told:
-                tell(_event(told, now, recorder))
-                told = now
-            if screen is not None and time.monotonic() - drawn > DRAW_EVERY_S:
-                drawn = time.monotonic()
-                screen.draw(desk.screen(*screen.size))
-            elif screen is None and desk.line() != line and not recorder.recording:
-                line = desk.line()
-                print(line, flush=True)
+        yield ended
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)

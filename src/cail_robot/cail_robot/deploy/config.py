@@ -37,6 +37,10 @@ class DeployConfig:
     arm_max_age_s: float = setting(0.2, "pose, gripper, executed twist: older stops the policy", low=0.03, high=60.0)
     things_max_age_s: float = setting(0.5, "poses of the task's things: older stops the policy", low=0.03, high=60.0)
     stale_grace_s: float = setting(1.0, "inputs that are fresh again within this let the policy go on", low=0.0, high=60.0)
+    resume_within_s: float = setting(
+        0.5, "a real arm that stood still for longer, whatever held it, goes on only when a person says so", low=0.05, high=5.0
+    )
+    home_limit_s: float = setting(60.0, "the way back may take so long; then a person decides", low=5.0, high=600.0)
     settle_s: float = setting(0.3, "from a reset to the first decision, and from the end to the saving", low=0.05, high=10.0)
     lost_after_s: float = setting(5.0, "no word of the arm's node for so long ends the deployment", low=1.0, high=600.0)
     home_speed: float = setting(0.1, "on the way back to the start, m/s", low=0.01, high=0.25)

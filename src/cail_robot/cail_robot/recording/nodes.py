@@ -15,9 +15,10 @@ from rclpy.serialization import deserialize_message
 from sensor_msgs.msg import Joy
 from std_msgs.msg import String
 
+from cail_core.recording import cdr
 from cail_core.recording.bag import Message
 from cail_robot.recording.recorder import Recorder
-from cail_robot.ros.arm_client import TYPES
+from cail_robot.ros.arm_client import THINGS_QOS, TYPES
 from cail_robot.ros.runtime import STATE_QOS, STATUS_QOS, ByHand, taken
 from cail_robot.teleop.command import Axes
 
@@ -36,14 +37,21 @@ class RecorderNode(Node):  # type: ignore[misc]
     def __init__(self, recorder: Recorder, namespace: str = "/arm") -> None:
         super().__init__("recorder", namespace=namespace)
         self._recorder = recorder
+        self._frame = ""
+        self._things = frozenset(recorder.needs)
         self._events = self.create_publisher(String, "episode_event", STATE_QOS)
         by_hand = ByHand()
         self._topics = {
             topic.name: self.create_subscription(
-                TYPES[topic.type], topic.name, _not_called, STATUS_QOS if topic.name == "status" else RECORDING_QOS, raw=True,
+                TYPES[topic.type], topic.name, _not_called, self._heard_by(topic.name), raw=True,
                 callback_group=by_hand)
             for topic in recorder.topics.values()
         }  # fmt: skip
+
+    def _heard_by(self, name: str) -> QoSProfile:
+        if name in self._things:
+            return THINGS_QOS
+        return STATUS_QOS if name == "status" else RECORDING_QOS
 
     def listen(self) -> None:
         """Take what has come, in the order in which it was sent."""
@@ -51,6 +59,11 @@ class RecorderNode(Node):  # type: ignore[misc]
         for name, topic in self._topics.items():
             came += [(info["source_timestamp"], name, bytes(data), info) for data, info in taken(topic)]
         for sent_ns, name, data, info in sorted(came, key=lambda message: message[0]):
+            if name == "ee_pose":
+                self._frame = self._frame or cdr.read_stamped(data, 7).frame
+            elif name in self._things and self._frame and (frame := cdr.read_stamped(data, 0).frame) != self._frame:
+                self._recorder.warning = f"{name} is in frame '{frame}', expected '{self._frame}': it is not recorded"
+                continue
             count = info.get("publication_sequence_number") or 0
             message = Message(name, data, info.get("received_timestamp") or time.time_ns(), count if count < 2**32 else 0)
             self._recorder.hear(message, sent_ns or None)

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
@@ -46,6 +46,8 @@ SAMPLED = ("ee_pose", "twist_executed", "gripper_state")
 """What a sample is made of beside what the task needs."""
 REMEMBERED = 100
 _QOS = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
+THINGS_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
+"""Hears trackers of either kind; a reliable subscription would hear nothing of one with sensor QoS."""
 
 
 class ArmClient(Node):  # type: ignore[misc]
@@ -66,6 +68,7 @@ class ArmClient(Node):  # type: ignore[misc]
         """Of `episode_event`; heard with samples only."""
         self.needs = (*SAMPLED, *(needs or ()))
         self.frame = ""
+        self._frames: dict[str, str] = {}
         self.stamp = 0.0
         """Of the arm's newest pose: its clock may be a simulator's."""
         self._sync = None if needs is None else TopicSynchronizer(needs)
@@ -82,12 +85,12 @@ class ArmClient(Node):  # type: ignore[misc]
         by_hand, topics = ByHand(), topics_with(needs or {})
         heard = REPORTED if needs is None else (*REPORTED, "twist_executed", "episode_event", *needs)
         self.subscriptions_by_name = {
-            topic: self.create_subscription(TYPES[topics[topic].type], topic, _not_called, _qos(topic), raw=True,
+            topic: self.create_subscription(TYPES[topics[topic].type], topic, _not_called, _qos(topic, needs or ()), raw=True,
                                             callback_group=by_hand)
             for topic in heard
         }  # fmt: skip
         self._enable = self.create_client(SetBool, "enable")
-        self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
+        self._triggers = {name: self.create_client(Trigger, name) for name in ("stop", "clear_fault", "unlock", "reset")}
         self._get = self.create_client(GetParameters, "arm_node/get_parameters")
         self._set = self.create_client(SetParameters, "arm_node/set_parameters")
 
@@ -127,7 +130,8 @@ class ArmClient(Node):  # type: ignore[misc]
                 self._executed.append((twist.stamp_ns, twist.values))
                 self._stamped.append((stamp, twist.values))
         elif self.subscriptions_by_name[name].msg_type is not Float64:
-            stamp = cdr.read_stamped(data, 0).stamp_ns * 1e-9
+            found = cdr.read_stamped(data, 0)
+            stamp, self._frames[name] = found.stamp_ns * 1e-9, found.frame
         self._newest[name] = stamp, time.monotonic()
         if self._sync is not None:
             with suppress(DatasetError):  # something that a sample needs was not heard yet
@@ -137,7 +141,8 @@ class ArmClient(Node):  # type: ignore[misc]
     def _hear_status(self, message: Any) -> None:
         self.values = {pair.key: pair.value for pair in message.values}
         code = StatusCode.read(self.values)
-        self.report = replace(self.report, state=message.message, warning=self.values.get("filter_text", ""), code=code)
+        self.report = replace(self.report, state=message.message, code=code,
+                              warning=self.note or self.values.get("filter_text", ""))  # fmt: skip
 
     def _hear_event(self, data: bytes) -> None:
         try:
@@ -146,6 +151,27 @@ class ArmClient(Node):  # type: ignore[misc]
             return
         if isinstance(event, dict):
             self.events.append(event)
+
+    @property
+    def note(self) -> str:
+        """What the arm's node says of its gripper, where something is wrong."""
+        return self.values.get("note", "")
+
+    @property
+    def settings(self) -> str:
+        """The file, tool, payload and box that the arm goes by, where it says so."""
+        return self.values.get("settings", "")
+
+    @property
+    def simulated(self) -> bool | None:
+        """What the arm's node says of itself; None until it has said something. One that does not say is a real one."""
+        return self.values.get("simulated") == "True" if self.values else None
+
+    @property
+    def wrong_frames(self) -> list[str]:
+        """Poses that are not of the arm's base frame: taken as they are, they would lead it somewhere else."""
+        return [f"{name} is in frame '{frame}', expected '{self.frame}'" for name, frame in self._frames.items()
+                if self.frame and frame != self.frame]  # fmt: skip
 
     @property
     def permitted(self) -> bool:
@@ -234,6 +260,12 @@ class ArmClient(Node):  # type: ignore[misc]
     def permit(self) -> None:
         self._ask("clear_fault" if self.report.code in (StatusCode.FAULT, StatusCode.SAFETY_STOP) else "enable")
 
+    def unlock(self) -> None:
+        self._ask("unlock")
+
+    def disable(self) -> None:
+        self._ask("disable")
+
     def reset(self) -> None:
         self._ask("reset")
 
@@ -250,11 +282,11 @@ class ArmClient(Node):  # type: ignore[misc]
         self.call(name).add_done_callback(lambda done: self._answers.put((name, done.result().success, done.result().message)))
 
     def service(self, name: str) -> Any:
-        return self._enable if name == "enable" else self._triggers[name]
+        return self._enable if name in ("enable", "disable") else self._triggers[name]
 
     def call(self, name: str, on: bool = True) -> Any:
         """Ask a service of the arm's node; the future of its answer. `on`: for `enable`."""
-        request = SetBool.Request(data=on) if name == "enable" else Trigger.Request()
+        request = SetBool.Request(data=on and name == "enable") if name in ("enable", "disable") else Trigger.Request()
         return self.service(name).call_async(request)
 
     # Parameters of the arm's node.
@@ -277,7 +309,8 @@ class ArmClient(Node):  # type: ignore[misc]
         while time.monotonic() < until:
             if future is None and self._get.service_is_ready():
                 future = self.parameters(names)
-            if future is not None and future.done():
+            self.listen()
+            if future is not None and future.done() and self.simulated is not None:
                 found = {name: number_of(answer) for name, answer in zip(names, future.result().values, strict=True)}
                 return limits_from(found)
             time.sleep(0.02)
@@ -289,8 +322,8 @@ def number_of(answer: Any) -> Any:
     return answer.double_value if answer.type == 3 else list(answer.double_array_value)
 
 
-def _qos(topic: str) -> QoSProfile:
-    return {"status": STATUS_QOS, "episode_event": STATE_QOS}.get(topic, _QOS)
+def _qos(topic: str, needs: Container[str]) -> QoSProfile:
+    return THINGS_QOS if topic in needs else {"status": STATUS_QOS, "episode_event": STATE_QOS}.get(topic, _QOS)
 
 
 def _not_called(data: bytes) -> None:

@@ -108,6 +108,7 @@ class _Link:
         from cail_robot.ros.arm_client import ArmClient
 
         self._namespace = namespace
+        self._enabled = False
         self._context, self.client, self._executor = join("arm_env", namespace, ArmClient, needs=needs)
         try:
             self._until(lambda: self.client.sample(final=True) and self.client.values,
@@ -117,6 +118,9 @@ class _Link:
             raise
 
     def close(self) -> None:
+        """Motion is not left permitted with nobody to command it."""
+        if self._enabled and self.client.service("enable").service_is_ready():
+            self._wait(self.client.call("enable", on=False).done, 1.0)
         self._executor.shutdown(timeout_sec=0)
         self.client.destroy_node()
         self._context.try_shutdown()
@@ -137,9 +141,14 @@ class _Link:
     def permit_motion(self) -> None:
         """Enabled, and started by a zero command; refused in a fault, which a person clears."""
         self.client.listen()
+        if not self.client.simulated:
+            raise ArmError(
+                f"{self._namespace}: expected a simulated arm, found a real one; nobody could stop a policy here: cail deploy"
+            )
         if self.client.permitted:
             return
         self._call("enable")
+        self._enabled = True
         # One at a time: where time waits for commands, a second one would be a moment of the next episode.
         for _ in range(ZEROS):
             self.client.move(STILL, stamp=self.client.stamp)

@@ -13,10 +13,10 @@ from cail_robot.arm import Vector
 
 @dataclass(frozen=True)
 class Limits:
-    """`config/limits.yaml`. The defaults are the safe ones; a lab that needs more says so."""
+    """`config/limits.yaml`. No value is safe by itself: what is, the risk assessment of the cell says (docs/safety.md)."""
 
     max_linear_speed: float = setting(
-        0.25, "norm of the tool's velocity, m/s; 0.25 is ISO 10218's reduced speed", low=0.001, high=3.0
+        0.25, "norm of the tool's velocity, m/s", low=0.001, high=3.0
     )
     max_angular_speed: float = setting(0.5, "norm of the tool's angular velocity, rad/s", low=0.001, high=6.3)
     max_linear_acceleration: float = setting(2.5, "of commanded motion, m/s^2", low=0.01, high=100.0)
@@ -32,12 +32,20 @@ class Limits:
     max_stamp_age_s: float = setting(0.1, "a command whose stamp is older is refused", low=0.005, high=0.5)
     max_future_s: float = setting(0.02, "a command whose stamp is further ahead is refused: clocks disagree", low=0.0, high=0.5)
 
+    disable_after_s: float = setting(
+        10.0, "enabled without any command for this long, motion needs a new `enable`: a commander has gone", low=0.5, high=3600.0
+    )
+
     workspace_low: tuple[float, ...] = setting((0.2, -0.35, 0.02), "least x, y, z of the tool point in the base frame, m")
     workspace_high: tuple[float, ...] = setting((0.8, 0.35, 0.6), "greatest x, y, z of the tool point, m")
     workspace_margin_m: float = setting(0.05, "slow-down on the way out begins this far from a side", low=0.001, high=0.5)
     table_height_m: float = setting(0.0, "the tool point never goes below this plane, m", low=-2.0, high=2.0)
     keep_out: tuple[tuple[float, ...], ...] = setting(
         (), "boxes the tool point never enters: least x, y, z, greatest x, y, z, m"
+    )
+
+    max_tilt_rad: float = setting(
+        0.0, "how far the tool's axis may lean from straight down, rad; 0: not checked", low=0.0, high=3.14
     )
 
     joint_low: tuple[float, ...] = setting((), "least joint angles, rad; empty: not checked")

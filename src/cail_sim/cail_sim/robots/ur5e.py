@@ -15,7 +15,7 @@ from geometry_msgs.msg import PoseStamped
 from cail_core.errors import CailError
 from cail_robot.control.realtime import realtime
 from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde
-from cail_robot.robots.ur5e.bringup import UR5e, settings
+from cail_robot.robots.ur5e.bringup import UR5e, settings, source
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.ros.arm_node import ArmNode, stamped_pose
 from cail_robot.ros.runtime import STATE_QOS
@@ -30,9 +30,9 @@ TRACKER_S = 0.02
 class UR5eSimNode(ArmNode):
     """The UR5e's node, a tracker of the things, and `reset`."""
 
-    def __init__(self, box: BoxProcess, config: UR5eConfig, *, seed: int, namespace: str) -> None:
+    def __init__(self, box: BoxProcess, config: UR5eConfig, *, seed: int, namespace: str, source: str = "") -> None:
         self._box, self._seed = box, seed
-        super().__init__(UR5eArm(config), config.limits, namespace=namespace)
+        super().__init__(UR5eArm(config, simulated=True, source=source), config.limits, namespace=namespace)
 
     def set_up(self) -> None:
         names = {"object": "object_pose", "obstacle": "obstacle_pose", "target": "target_pose"}
@@ -86,4 +86,4 @@ class UR5eSim(UR5e):
         config = settings(args)
         realtime(config.realtime_priority - 10)
         box = BoxProcess("--table", "--seed", str(args.seed), *(["--window"] if args.window else []), host=args.robot_ip)
-        return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace)]
+        return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace, source=source(args))]

@@ -12,7 +12,7 @@ from cail_robot.control.realtime import realtime
 from cail_robot.robot import Bringup
 from cail_robot.robots import UR5E
 from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde, urdf
-from cail_robot.robots.ur5e.config import UR5eConfig
+from cail_robot.robots.ur5e.config import UR5eConfig, UR5eLimits
 from cail_robot.ros.arm_node import ArmNode
 from cail_robot.safety.limits import Limits
 
@@ -28,6 +28,9 @@ class UR5e(Bringup):
         """What the node will start with."""
         return settings(args).limits
 
+    def about(self, args: argparse.Namespace) -> str:
+        return settings(args).text(source(args))
+
     def check(self, args: argparse.Namespace) -> None:
         """What can be known before the node starts."""
         need_rtde()
@@ -39,15 +42,20 @@ class UR5e(Bringup):
     def nodes(self, args: argparse.Namespace) -> list[ArmNode]:
         config = settings(args)
         realtime(config.realtime_priority - 10)  # below the RTDE loop, above everything ordinary
-        return [ArmNode(UR5eArm(config), config.limits, namespace=args.namespace)]
+        return [ArmNode(UR5eArm(config, source=source(args)), config.limits, namespace=args.namespace)]
 
 
 def settings(args: argparse.Namespace) -> UR5eConfig:
     """What the options say of the arm."""
     config = load_config(UR5eConfig, find_config(args.config))
-    if args.robot_ip:
+    if getattr(args, "robot_ip", None):
         config = dataclasses.replace(config, robot_ip=args.robot_ip)
-    return dataclasses.replace(config, limits=load_config(Limits, find_config(args.limits))) if args.limits else config
+    return dataclasses.replace(config, limits=load_config(UR5eLimits, find_config(args.limits))) if args.limits else config
+
+
+def source(args: argparse.Namespace) -> str:
+    """Where what the arm goes by comes from."""
+    return str(find_config(args.config)) + (f", limits of {find_config(args.limits)}" if args.limits else "")
 
 
 def main(argv: list[str] | None = None) -> int:
