@@ -19,6 +19,9 @@ from cail_core.recording.bag import read_about, read_messages, stem_of
 from cail_core.recording.sync import ArmSample, Vector, samples_of
 from cail_core.tasks import Task, TaskSpec, get_task
 
+BY_TASK = ("dropped", "collided")
+"""Outcomes that only the task itself gives: the episode was not broken off."""
+
 
 class TopicView(Protocol):
     """A task seen through the arm's topics and those of `TaskSpec.needs`; one episode after another."""
@@ -118,6 +121,8 @@ class EpisodeMaker:
         self._frame: list[ArmSample] = []
         self._last: ArmSample | None = None
         self.frames = self.after_end = 0
+        self.reached_ns = 0
+        """Stamp of the state that the last whole frame led to."""
         self.late = self.lost = 0
         """Moments that came more than half a period late; moments that never came, by the arm's own count."""
         self.outcome: str | None = None
@@ -142,6 +147,7 @@ class EpisodeMaker:
     def _end_frame(self, first: ArmSample, moved: Sequence[ArmSample]) -> None:
         """A frame goes from `first` to the last of `moved`, by what was executed on the way."""
         reached = moved[-1]
+        self.reached_ns = reached.stamp_ns
         if self.outcome is not None:
             self.after_end += 1
             self.frames += 1
@@ -157,7 +163,8 @@ class EpisodeMaker:
         self.frames += 1
 
     def episode(self, demonstrator: str, outcome: str, trim: Trim, bag: str, why: str = "") -> Episode:
-        """The demonstration; `outcome` is the person's word, success or failure, which the task's makes more precise.
+        """The demonstration; `outcome` is the word of who commanded. A person's, success or failure, the task makes more precise;
+        a deployment has been told by the task already, and that stands.
 
         `why`: what ended it, where that was neither the task nor the time.
         """
@@ -175,7 +182,7 @@ class EpisodeMaker:
         succeeded = outcome == "success"
         if outcome == "failure" and self.outcome not in (None, "success"):
             outcome = self.outcome or outcome
-        by_task = self.outcome is not None and self.outcome != "timeout"
+        by_task = outcome in BY_TASK or (self.outcome is not None and self.outcome != "timeout")
         frames.update(end_flags(end - start, truncated=not (by_task or succeeded)))
         if self._spec.has_success:
             frames[SUCCESS] = np.zeros(end - start, dtype=bool)

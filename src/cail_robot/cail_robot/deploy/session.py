@@ -89,7 +89,7 @@ class Session:
         self._stale_since: float | None = None
         self._gripper: float | None = None
         self.total, self._takeovers, self._why = 0.0, 0, ""
-        self._outcome = ""
+        self._outcome, self._ended_ns = "", 0
         self._held = False
         self._held_since: float | None = None
         self._confirmation, self._gripped_at = Confirmation(), 0.0
@@ -310,7 +310,7 @@ class Session:
             self._finish(self._outcome, self._why)
         elif self.phase is Phase.ENDING:
             by_task = not self._why and self._outcome != "timeout"
-            if not by_task or self.parts.has_seen_the_end() or now - self._since > self.config.settle_s:
+            if not by_task or self.parts.has_recorded(self._ended_ns) or now - self._since > self.config.settle_s:
                 self._become(Phase.SAVING, self.message)
                 self.parts.cut(self._outcome, self.commander, why=self._why)
         elif self.phase is Phase.SAVING and not self.parts.busy:
@@ -492,6 +492,7 @@ class Session:
 
     def _finish(self, outcome: str, why: str = "") -> None:
         self._outcome, self._why = outcome, why
+        self._ended_ns = self._moment.stamp_ns if self._moment is not None else 0
         self._become(Phase.ENDING, f"{outcome}{f': {why}' if why else ''}")
         self._played = Played(outcome, self.total, self._clock() - self.began, self._takeovers, why)
 

@@ -167,6 +167,12 @@ class Recorder:
         return None if maker is None else maker.outcome
 
     @property
+    def reached_ns(self) -> int:
+        """Stamp of the newest state that is in a frame of the open episode."""
+        maker = self._maker
+        return 0 if maker is None else maker.reached_ns
+
+    @property
     def outcomes(self) -> Counter[str]:
         """Of what was saved in this session."""
         return Counter(saved.outcome for saved in self.saved)
