@@ -74,14 +74,22 @@ class _Loader(yaml.SafeLoader):
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; a missing or malformed one is a ConfigError."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: expected a YAML file, found a folder") from None
+    except UnicodeDecodeError as fault:
+        raise ConfigError(f"{path}: not valid YAML: {fault}") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The content of some YAML; `where` names it in the error."""
+    try:
+        return yaml.load(text, _Loader)  # a SafeLoader
     except (ValueError, RecursionError, yaml.YAMLError) as fault:
-        where = str(fault).replace("\n", " ")
-        raise ConfigError(f"{path}: not valid YAML: {where}") from None
+        said = str(fault).replace("\n", " ")
+        raise ConfigError(f"{where}: not valid YAML: {said}") from None
 
 
 def load_config(cls: type[T], path: Path) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cail_core.algorithms import METHODS
@@ -14,8 +15,9 @@ from cail_core.algorithms.baselines.settings import (
     SmoothnessConfig,
 )
 from cail_core.algorithms.eq7.confidence import ConfidenceConfig
-from cail_core.config import build, find_config, installed_config, merged, read_yaml, setting
+from cail_core.config import find_config, installed_config, merged, read_yaml, setting
 from cail_core.errors import BadInput, ConfigError
+from cail_core.layers import METHOD, TASK, Layer, Layered, file_layer, layered, set_layer
 from cail_core.rl.ppo import PPOConfig
 
 
@@ -168,15 +170,24 @@ class MethodConfig:
 
 def method_config(method: str, task: str = "") -> MethodConfig:
     """The installed settings of a method, with what `<task>-learning.yaml` changes in them for a task."""
+    return method_settings(method, task).config
+
+
+def method_settings(method: str, task: str = "", file: str | None = None, changes: Sequence[str] = ()) -> Layered[MethodConfig]:
+    """The settings of a method in their layers: method ← task ← `file` (only what differs) ← `changes` (key=value)."""
     if method not in METHODS:
         raise BadInput(f"expected a method out of {', '.join(METHODS)}, given '{method}'")
-    file = find_config(method)
-    values, where = read_yaml(file) or {}, str(file)
+    path = find_config(method)
+    layers = [Layer(METHOD, str(path), read_yaml(path) or {})]
     overlay = installed_config(f"{task}-learning") if task else None
     if overlay is not None:
         sections = read_yaml(overlay)
         unknown = sorted(set(sections) - {"all", *METHODS})
         if unknown:
             raise ConfigError(f"{overlay}: expected the sections all or a method, given {', '.join(unknown)}")
-        values, where = merged(merged(values, sections.get("all", {})), sections.get(method, {})), f"{file}, {overlay}"
-    return build(MethodConfig, values, where)
+        layers.append(Layer(TASK, str(overlay), merged(sections.get("all", {}), sections.get(method, {}))))
+    if file is not None:
+        layers.append(file_layer(file))
+    if changes:
+        layers.append(set_layer(changes))
+    return layered(MethodConfig, layers)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import yaml
 
 from cail_core import durable
 from cail_core.algorithms.eq7.selection import FOLDS, held_out_accuracy
 from cail_core.algorithms.method import MethodConfig
-from cail_core.config import to_dict
+from cail_core.config import merged
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, MissingDependency, how_to_add
+from cail_core.layers import write_yaml
 
 RANGES = {"alpha": (1e-3, 1.0), "mu": (1e-3, 1.0), "rate": (1e-4, 1e-2)}
 """α of β, μ of the pseudo-update and Adam's step, each searched on a logarithmic scale."""
@@ -28,6 +28,8 @@ class Found(NamedTuple):
     config: MethodConfig
     before: float
     after: float
+    changes: dict[str, Any]
+    """What differs from the settings as they were, as a file for `--config` has it; empty where nothing was better."""
 
 
 def with_values(config: MethodConfig, alpha: float, mu: float, rate: float) -> MethodConfig:
@@ -90,17 +92,13 @@ def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, ho
         for trial, score in zip(drawn, judges(judge, [trial.params for trial in drawn]), strict=True):
             study.tell(trial, score)
     if study.best_value <= before:
-        return Found(config, before, before)
-    return Found(with_values(config, **study.best_params), before, study.best_value)
+        return Found(config, before, before, {})
+    best = study.best_params
+    changes = {"beta": {"alpha": best["alpha"]}, "before": {"mu": best["mu"], "rate": best["rate"]}}
+    return Found(with_values(config, **best), before, study.best_value, changes)
 
 
-def write_config(config: MethodConfig, out: Path) -> None:
-    """The settings as a file for `cail train --config`."""
-    text = yaml.safe_dump(_plain(to_dict(config)), sort_keys=False, allow_unicode=True)
-    durable.write_bytes(out, text.encode())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+def write_config(found: Found, out: Path, head: str, given: Mapping[str, Any]) -> None:
+    """A file for `cail train --config`: what was found, over what was `given` beside method and task, and nothing else."""
+    values = dict(merged(given, found.changes))
+    durable.write_bytes(out, write_yaml(values, head if found.changes else f"{head}: nothing better than what is there"))
