@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import difflib
 import os
 import sys
 import sysconfig
@@ -126,7 +127,7 @@ def _build(cls: Any, values: Any, prefix: str, faults: list[str]) -> Any:
     fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in values:
         if key not in fields:
-            faults.append(f"unknown key '{prefix}{key}', expected one of: {', '.join(fields)}")
+            faults.append(_unknown(cls, prefix, str(key), list(fields)))
     made = {}
     for name, field in fields.items():
         if name in values:
@@ -134,6 +135,15 @@ def _build(cls: Any, values: Any, prefix: str, faults: list[str]) -> Any:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             faults.append(f"key '{prefix}{name}' is missing")
     return None if faults else cls(**made)
+
+
+def _unknown(cls: Any, prefix: str, key: str, known: list[str]) -> str:
+    """What to say of a key that `cls` has not. Its table RENAMED, where it has one, tells what became of older keys."""
+    if key in getattr(cls, "RENAMED", {}):
+        return f"unknown key '{prefix}{key}', which is now: {cls.RENAMED[key]}"
+    close = difflib.get_close_matches(key, known, 1)
+    hint = f"; did you mean {prefix}{close[0]}?" if close else ""
+    return f"unknown key '{prefix}{key}', expected one of: {', '.join(known)}{hint}"
 
 
 def _convert(kind: Any, value: Any, bounds: typing.Mapping[str, Any], name: str, faults: list[str]) -> Any:

@@ -89,10 +89,11 @@ def test_a_run_with_the_file_that_tuning_wrote_keeps_the_task_s_settings(tmp_pat
     assert main(["demos", "collect", "--task", "pointmass", "--episodes", "10", "--out", demos]) == 0
     assert main(["demos", "rank", demos, "--by", "return", "--fraction", "0.8"]) == 0
     tuned = tmp_path / "tuned.yaml"
-    quick = ["--set", "before.steps=20", "--set", "before.batch=50"]
+    quick = ["--set", "offline_confidence.steps=20", "--set", "offline_confidence.batch_size=50"]
     assert main(["tune", "--task", "pointmass", "--demos", demos, "--method", "cail-bc", "--trials", "2",
                  *quick, "--out", str(tuned)]) == 0
     assert tuned.read_text().startswith("# ")
-    allowed = {"beta.alpha", "before.mu", "before.rate", "before.steps", "before.batch"}
+    keys = ("steps", "batch_size", "mu", "learning_rate")
+    allowed = {"beta.alpha", *(f"offline_confidence.{key}" for key in keys)}
     assert set(flat(yaml.safe_load(tuned.read_text()))) <= allowed
     assert set(differing(method_config("cail-bc", "ant"), method_settings("cail-bc", "ant", str(tuned)).config)) <= allowed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cail_core.algorithms import METHODS
+from cail_core.algorithms import method_names
 from cail_core.cli import whole_number
 from cail_core.errors import BadInput
 from cail_core.layers import add_settings_arguments
@@ -19,7 +19,7 @@ def register(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "train", help="learn confidences and a policy from demonstrations",
         description="Fill the run folder RUN; a run that is there already goes on after its last checkpoint.",
-        epilog=f"methods: {', '.join(METHODS)}; docs/algorithms.md describes them")
+        epilog=f"methods: {', '.join(method_names())}; docs/algorithms.md describes them")
     add_arguments(parser)
     parser.add_argument("--show-config", action="store_true",
                         help="print every setting and where it comes from, and end there")

@@ -61,8 +61,9 @@ def run(args: argparse.Namespace) -> int:
             engine.close()
     write_config(found, args.out, f"what `cail tune` found for {args.method} on {args.task}; for `cail train --config`",
                  settings.differing(FILE, SET))
-    beta, before = found.config.beta, found.config.before
+    beta, offline = found.config.beta, found.config.offline_confidence
     print(f"held-out pairs in order: {100 * found.before:.0f}% before, {100 * found.after:.0f}% with\n"
-          f"beta.alpha {beta.alpha:g}, before.mu {before.mu:g}, before.rate {before.rate:g}\n"
+          f"beta.alpha {beta.alpha:g}, offline_confidence.mu {offline.mu:g}, "
+          f"offline_confidence.learning_rate {offline.learning_rate:g}\n"
           f"settings: {args.out}")
     return 0
