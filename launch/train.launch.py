@@ -9,11 +9,9 @@ from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 from launch_ros.actions import Node
 
+from cail_core.algorithms import method_names
 from cail_core.launch_words import SWITCH
 from cail_robot.ros.launching import alone, argument, options, value
-
-METHODS = ["cail", "cail-paper", "cail-gail", "cail-bc", "cail-hybrid", "airl", "gail", "bc",
-           "2iwil", "ic-gail", "t-rex", "d-rex", "ssrr", "rinse", "dwbc"]  # fmt: skip
 
 
 def start(context):
@@ -30,7 +28,7 @@ def generate_launch_description() -> LaunchDescription:
     return LaunchDescription([
         argument("task", "panda", "the task that was demonstrated, such as panda, ur5e"),
         argument("demos", "demonstrations", "the dataset's folder"),
-        argument("method", "cail", "how to learn (docs/algorithms.md)", METHODS),
+        argument("method", "cail", "how to learn (docs/algorithms.md)", method_names()),
         argument("seed", "0", "a whole number; the same gives the same run"),
         argument("steps", "default", "environment steps, or gradient steps of bc and cail-bc; default: the method's"),
         argument("config", "", "a YAML file with the settings that differ from the method's and the task's"),

@@ -156,7 +156,7 @@ def _convert(kind: Any, value: Any, bounds: typing.Mapping[str, Any], name: str,
     if dataclasses.is_dataclass(kind):
         return _build(kind, value, f"{name}.", faults)
     if origin in (list, tuple):
-        if not isinstance(value, list):
+        if not isinstance(value, (list, tuple)):
             faults.append(f"{name}: expected a list, given {value!r}")
             return None
         items = [_convert(args[0], item, bounds, f"{name}[{i}]", faults) for i, item in enumerate(value)]

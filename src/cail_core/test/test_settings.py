@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import yaml
 
+from cail_core.algorithms import method_names
 from cail_core.algorithms.method import method_config, method_settings
+from cail_core.algorithms.registry import get_method
 from cail_core.cli import main
-from cail_core.config import to_dict
+from cail_core.config import config_folders, to_dict
 from cail_core.errors import BadInput, ConfigError
 from cail_core.layers import flat, set_layer
 
@@ -97,3 +100,66 @@ def test_a_run_with_the_file_that_tuning_wrote_keeps_the_task_s_settings(tmp_pat
     allowed = {"beta.alpha", *(f"offline_confidence.{key}" for key in keys)}
     assert set(flat(yaml.safe_load(tuned.read_text()))) <= allowed
     assert set(differing(method_config("cail-bc", "ant"), method_settings("cail-bc", "ant", str(tuned)).config)) <= allowed
+
+
+@pytest.mark.parametrize(("method", "old", "new"), [
+    ("cail", "trusted", "trusted_fraction"), ("cail", "learner", "decided by the method"),
+    ("cail-bc", "before", "offline_confidence"),
+    ("cail-bc", "ppo", "cloning.hidden"), ("airl", "clone", "bc_warmup_steps"), ("airl", "discriminator.rate", "learning_rate"),
+    ("bc", "cloning.average", "ema_decay"), ("cail-hybrid", "self_imitation.gains", "action_gain_std"),
+    ("cail-hybrid", "practice", "self_imitation"), ("2iwil", "classifier.batch", "batch_size"),
+    ("dwbc", "dwbc.experts", "expert_fraction"), ("rinse", "smoothness.keep", "keep_fraction"),
+    ("cail-paper", "mu", "joint_confidence.mu")])
+def test_an_old_name_is_refused_with_the_new_one(method: str, old: str, new: str) -> None:
+    with pytest.raises(ConfigError, match=f"unknown key '{old}', which is now: .*{new}"):
+        method_settings(method, "", None, [f"{old}=1"])
+
+
+def test_every_new_name_in_the_table_of_old_ones_exists() -> None:
+    """A message that leads to a setting which does not exist helps nobody."""
+    known = {key.rsplit(".", 1)[-1] for name in method_names() for key in flat(to_dict(method_config(name)))}
+    sections = {"offline_confidence", "self_imitation"}
+    for name in method_names():
+        for cls in (get_method(name).config, *section_classes(get_method(name).config)):
+            for new in getattr(cls, "RENAMED", {}).values():
+                if " " not in new and not new.startswith("`"):
+                    assert new.rsplit(".", 1)[-1] in known | sections, (name, new)
+
+
+def section_classes(cls: type) -> list[type]:
+    return [field.default_factory for field in dataclasses.fields(cls)  # type: ignore[misc]
+            if isinstance(field.default_factory, type) and dataclasses.is_dataclass(field.default_factory)]
+
+
+def test_a_method_reads_only_its_own_settings() -> None:
+    for method, setting in (("bc", "beta.alpha"), ("bc", "trusted_fraction"), ("airl", "offline_confidence.steps"),
+                            ("gail", "discriminator.min_log_prob"), ("cail-bc", "discriminator.updates"),
+                            ("t-rex", "noise.levels")):
+        with pytest.raises(ConfigError, match="unknown key"):
+            method_settings(method, "", None, [f"{setting}=1"])
+
+
+def test_a_key_for_all_methods_that_none_reads_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pointmass-learning.yaml").write_text("all: {ppo: {gama: 0.9}}\n")
+    folders = config_folders()
+    monkeypatch.setattr("cail_core.config.config_folders", lambda: [tmp_path, *folders])
+    with pytest.raises(ConfigError, match=r"no method reads ppo\.gama \(section all\)"):
+        method_config("cail", "pointmass")
+
+
+def test_the_ur5e_learns_as_the_panda_does() -> None:
+    for method in method_names():
+        assert method_config(method, "ur5e") == method_config(method, "panda")
+
+
+def test_a_run_of_an_earlier_version_is_refused_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    demos, run = str(tmp_path / "demos"), tmp_path / "run"
+    assert main(["demos", "collect", "--task", "pointmass", "--episodes", "4", "--out", demos]) == 0
+    run.mkdir()
+    (run / "config.yaml").write_text("{version: 0.1.0, task: pointmass, method: bc, seed: 0, settings: {learner: bc, steps: 50}}")
+    capsys.readouterr()
+    assert main(["train", "--task", "pointmass", "--demos", demos, "--method", "bc", "--out", str(run)]) == 2
+    said = capsys.readouterr().err
+    assert "made by an earlier version of cail" in said
+    assert len(said.splitlines()) == 1
+    assert sorted(path.name for path in run.iterdir()) == ["config.yaml"]

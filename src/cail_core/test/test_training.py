@@ -91,7 +91,7 @@ def test_the_card_names_who_was_trusted_and_goes_another_way(tmp_path: Path) -> 
     states = np.concatenate([np.c_[x, side * np.sin(np.pi * x), 0 * x, 0 * x] for side in sides]).astype(np.float32)
     demos = Demonstrations(states, np.zeros((len(states), 2), np.float32), states, np.zeros(len(states), bool),
                            30 * np.arange(11), np.zeros(10, np.int64))
-    out = run(demos, tmp_path / "run", "bc", steps=50, one_way=2.0)
+    out = run(demos, tmp_path / "run", "bc", steps=50, dominant_mode_distance=2.0)
     assert load_policy(out / "policy").card.provenance["another_way"] == [6, 7, 8, 9]
     assert "they go another way than most: episodes 6, 7, 8, 9." in (out / "policy" / "README.md").read_text()
     without = run(demos, tmp_path / "all", "bc", steps=50)
@@ -312,7 +312,7 @@ def test_methods_without_confidence_need_no_ranking(demos: Demonstrations, tmp_p
 
 
 def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"expected a method out of cail, .* given 'cial'"):
+    with pytest.raises(BadInput, match=r"expected a method out of .*cail-hybrid, .* given 'cial'"):
         method_config("cial")
 
 

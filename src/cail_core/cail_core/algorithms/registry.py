@@ -76,6 +76,8 @@ def method(name: str, config: type[C], *, offline: bool = False,
 
 def get_method(name: str) -> Method:
     """The installed method called `name`."""
+    if name in _METHODS:
+        return _METHODS[name]
     for entry in entry_points(group=GROUP):
         if entry.name == name:
             entry.load()

@@ -22,7 +22,7 @@ from cail_core.terminal import Terminal
 from cail_robot.recording.recorder import SILENCE_S, Recorder, check_fit
 from cail_robot.recording.session import Desk
 from cail_robot.ros.params import with_params_file
-from cail_robot.safety.limits import Limits
+from cail_robot.safety.limits import Limits, load_limits
 from cail_robot.teleop.command import Input, Keyboard, Steering, TeleopConfig
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def arm_options(args: argparse.Namespace) -> tuple[Any, argparse.Namespace]:
 def arm_limits(args: argparse.Namespace) -> Limits:
     """Those that the arm's node will start with, those of a parameter file included."""
     arm, options = arm_options(args)
-    limits: Limits = arm.limits(options) if hasattr(arm, "limits") else load_config(Limits, find_config("limits"))
+    limits: Limits = arm.limits(options) if hasattr(arm, "limits") else load_limits()
     return with_params_file(limits, args.params_file, f"/{args.namespace.strip('/')}/arm_node")
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
 
-from cail_core.config import setting
+from cail_core.config import build, find_config, merged, read_yaml, setting
 from cail_core.errors import ConfigError, listed
 from cail_robot.arm import Vector
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`config/limits.yaml`. The defaults are the safe ones; a lab that needs more says so."""
+    """`config/limits.yaml`, on which the settings of every robot are laid. The defaults are the safe ones."""
 
     max_linear_speed: float = setting(
         0.25, "norm of the tool's velocity, m/s; 0.25 is ISO 10218's reduced speed", low=0.001, high=3.0
@@ -124,6 +128,32 @@ class Limits:
         """Greatest x, y, z."""
         x, y, z = self.workspace_high
         return x, y, z
+
+
+def load_limits(file: str | None = None) -> Limits:
+    """The installed `limits.yaml`, with what `file` changes in it."""
+    paths = [find_config("limits"), *([find_config(file)] if file else [])]
+    return build(Limits, _together(paths), ", ".join(map(str, paths)))
+
+
+def load_with_limits(cls: type[T], path: Path, limits_file: str | None = None) -> T:
+    """A robot's settings with a section `limits`: what that does not name is as in `limits.yaml`; `limits_file` counts over both.
+
+    So limits stand once: whoever lowers one in `limits.yaml` lowers it for every robot whose own file does not name it.
+    """
+    values: Any = read_yaml(path) or {}
+    if not isinstance(values, dict):
+        return build(cls, values, str(path))
+    base, over = find_config("limits"), [find_config(limits_file)] if limits_file else []
+    layers = merged(merged(read_yaml(base) or {}, values.get("limits") or {}), _together(over))
+    return build(cls, {**values, "limits": layers}, ", ".join(map(str, [path, base, *over])))
+
+
+def _together(paths: list[Path]) -> Any:
+    values: Any = {}
+    for path in paths:
+        values = merged(values, read_yaml(path) or {})
+    return values
 
 
 def paced(limits: Limits, speed: float, acceleration: float = 1.0) -> Limits:

@@ -8,11 +8,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from cail_core.cli import Parser, whole_number
-from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, CailError
 from cail_core.launch_words import spoken
 from cail_core.tasks import get_task
-from cail_robot.safety.limits import Limits
+from cail_robot.safety.limits import Limits, load_limits
 from cail_sim.bullet.description import panda_urdf
 from cail_sim.bullet.engine import load_pybullet
 from cail_sim.bullet.window import need_display
@@ -28,7 +27,8 @@ class Sim:
     @staticmethod
     def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--task", default="panda", help="panda or panda-carry; default: panda")
-        parser.add_argument("--limits", metavar="FILE", help="limits in place of the simulator's; `limits`: those of real arms")
+        parser.add_argument("--limits", metavar="FILE",
+                            help="limits over those of limits.yaml, in place of the simulator's; `limits`: limits.yaml")
         parser.add_argument("--pace", choices=("realtime", "commands"), default="realtime",
                             help="commands: /clock advances one decision for every twist_cmd, as fast as they come")
         parser.add_argument("--seed", type=whole_number, default=0, help="of the episodes that `reset` begins; default: 0")
@@ -38,7 +38,8 @@ class Sim:
     @staticmethod
     def limits(args: argparse.Namespace) -> Limits:
         """What the node will start with."""
-        return load_config(Limits, find_config(args.limits)) if args.limits else _task(args.task).config.limits
+        limits = _task(args.task).config.limits
+        return load_limits(args.limits) if args.limits else limits
 
     @staticmethod
     def check(args: argparse.Namespace) -> None:

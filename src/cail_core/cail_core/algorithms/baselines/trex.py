@@ -56,11 +56,8 @@ class Trajectories(NamedTuple):
 
 def ranked(demos: Demonstrations) -> Trajectories:
     """The ranked demonstrations; of their ranks only the order is used."""
-    episodes = demos.ranked
-    rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
-    starts = np.concatenate([[0], np.cumsum(np.diff(demos.starts)[episodes])])
-    return Trajectories(demo_batch(demos).rows(torch.as_tensor(rows)), torch.as_tensor(starts),
-                        -torch.as_tensor(demos.rank[episodes]).float())
+    chosen = demos.select(demos.ranked)
+    return Trajectories(demo_batch(chosen), torch.as_tensor(chosen.starts), -torch.as_tensor(chosen.rank).float())
 
 
 class SnippetReward(ModuleLearner):

@@ -64,8 +64,7 @@ class RankedTrajectories:
 
         With a `horizon` the states have the absorbing flag, and a trajectory that ended before it goes on waiting until then.
         """
-        rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
-        lengths = np.diff(demos.starts)[episodes]
+        rows, lengths = demos.rows_of(episodes), demos.lengths[episodes]
         step = np.concatenate([np.arange(n) for n in lengths])
         segment = np.repeat(np.arange(len(episodes)), lengths)
         weight = gamma**step

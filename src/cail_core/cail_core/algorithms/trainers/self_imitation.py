@@ -167,7 +167,7 @@ class SelfImitationLearner(CloningLearner):
                 self._missed = missed(self._missed, starts, good, c.attempts)
             share = float(good.mean())
             if good.any():
-                taken = only(episodes, np.flatnonzero(good))
+                taken = episodes.select(np.flatnonzero(good))
                 pairs = demo_batch(taken)
                 moves = torch.empty(0) if self._corrections is None else self._corrections.at(pairs)
                 self._self_buffer.append((pairs, moves, start_weights(taken, starts[good])))
@@ -283,14 +283,6 @@ def start_weights(episodes: Demonstrations, starts: Ints) -> Tensor:
     """What each pair counts, such that all starts count alike, however many attempts at them were accepted."""
     _, place, accepted = np.unique(starts, return_inverse=True, return_counts=True)
     return torch.from_numpy(np.repeat(1.0 / accepted[place], np.diff(episodes.starts)).astype(np.float32))
-
-
-def only(demos: Demonstrations, episodes: Any) -> Demonstrations:
-    """Some of the episodes."""
-    rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
-    starts = np.cumsum([0, *np.diff(demos.starts)[episodes]])
-    return Demonstrations(demos.states[rows], demos.actions[rows], demos.next_states[rows], demos.terminated[rows], starts,
-                          np.zeros(len(episodes), np.int64))
 
 
 def at_pace(episodes: Demonstrations, paces: Sequence[float]) -> Demonstrations:

@@ -7,7 +7,7 @@ import dataclasses
 import sys
 
 from cail_core.cli import Parser
-from cail_core.config import find_config, load_config
+from cail_core.config import find_config
 from cail_core.errors import CailError
 from cail_core.launch_words import spoken
 from cail_robot.control.realtime import realtime
@@ -15,7 +15,7 @@ from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde, urdf
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.ros.arm_node import ArmNode
 from cail_robot.ros.runtime import run
-from cail_robot.safety.limits import Limits
+from cail_robot.safety.limits import Limits, load_with_limits
 
 
 class UR5e:
@@ -53,13 +53,12 @@ class UR5e:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limits", metavar="FILE", help="limits in place of the settings' own, such as `limits`")
+    parser.add_argument("--limits", metavar="FILE", help="limits over those of the settings; `limits`: limits.yaml alone")
 
 
 def settings(args: argparse.Namespace) -> UR5eConfig:
     """What the options say of the arm."""
-    config = load_config(UR5eConfig, find_config(args.config))
-    return dataclasses.replace(config, limits=load_config(Limits, find_config(args.limits))) if args.limits else config
+    return load_with_limits(UR5eConfig, find_config(args.config), args.limits)
 
 
 def main(argv: list[str] | None = None) -> int:
