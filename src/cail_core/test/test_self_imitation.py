@@ -1,4 +1,4 @@
-"""Practice: the standard by hand, only what comes up to it is cloned, and it improves on cloning."""
+"""Self-imitation: the threshold by hand, only what reaches it is cloned, and it improves on cloning."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from cail_core.algorithms.trainers.self_imitation import (
     median_length,
     missed,
     noise_stds,
-    only,
     start_weights,
     top_group,
     weighted_quantile,
@@ -72,7 +71,7 @@ def test_what_is_not_about_as_long_as_the_trusted_is_not_cloned(demos: Demonstra
 def test_only_keeps_whole_episodes() -> None:
     states = np.arange(6, dtype=np.float32)[:, None]
     demos = Demonstrations(states, states, states, np.zeros(6, bool), np.array([0, 2, 3, 6]), np.zeros(3, np.int64))
-    kept = only(demos, np.array([0, 2]))
+    kept = demos.select(np.array([0, 2]))
     assert kept.states[:, 0].tolist() == [0, 1, 3, 4, 5]
     assert kept.starts.tolist() == [0, 2, 5]
 

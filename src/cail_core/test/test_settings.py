@@ -63,6 +63,7 @@ def test_what_is_shown_names_every_source_fits_80_columns_and_can_be_given_again
     assert main(["train", "--method", "cail", "--task", "reacher", "--set", "ppo.gamma=0.9", "--show-config"]) == 0
     shown = capsys.readouterr().out
     assert "gamma: 0.9" in shown
+    assert "--steps" not in shown
     assert all(len(line) <= 80 for line in shown.splitlines() if not line.startswith("#"))
     for origin in ("default", "method", "task", "--set"):
         assert f"  # {origin}\n" in shown + "\n"

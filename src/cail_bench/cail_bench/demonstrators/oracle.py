@@ -56,7 +56,7 @@ class Recipe:
 
     @property
     def config(self) -> SACConfig | PPOConfig:
-        cls = SACConfig if self.method == "sac" else PPOConfig
+        cls: type[SACConfig] | type[PPOConfig] = SACConfig if self.method == "sac" else PPOConfig
         return load_config(cls, find_config(self.settings)) if self.settings else cls()
 
 

@@ -50,7 +50,9 @@ def run(args: argparse.Namespace) -> int:
     if args.show_config:
         from cail_core.algorithms.method import method_settings
 
-        print(method_settings(args.method, args.task or "", args.config, args.set).text())
+        settings = method_settings(args.method, args.task or "", args.config, args.set)
+        in_place = "" if args.steps is None else f"# --steps: {args.steps} in place of the steps below\n"
+        print(in_place + settings.text())
         return 0
     train_as_asked(args, show=True)
     print(f"policy: {args.out / 'policy'}\nconfidence: {args.out / 'confidence.parquet'}\ncurves: {args.out / 'metrics.csv'}")
