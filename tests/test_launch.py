@@ -25,7 +25,7 @@ import pytest
 from person import at_terminal
 from ros_bench import environment
 
-from cail_core.algorithms import METHODS
+from cail_core.algorithms import method_names
 from cail_core.cli import Parser, build_parser
 from cail_core.commands.train import add_arguments
 from cail_core.demos.dataset import DemoDataset
@@ -128,6 +128,7 @@ for name in {libraries!r}:
 import cail_robot.ros.launching
 from cail_robot.robot import find_robot, robot_names
 print([find_robot(name).base_frame for name in robot_names()])
+import cail_core.algorithms
 """
 
 
@@ -232,7 +233,11 @@ def test_the_training_node_takes_what_it_is_given(opened: Opened) -> None:
         parser.add_argument("--report", choices=("true", "false"))
         given = parser.parse_args(node.kwargs["arguments"])
         assert given.steps is None  # the method's own
-        assert tuple(opened.declared["method"].kwargs["choices"]) == METHODS
+        assert tuple(opened.declared["method"].kwargs["choices"]) == method_names()
+        started, _ = opened.start(config="c.yaml", set="ppo.gamma=0.9 'ppo.hidden=[8, 8]'")
+        (changed,) = (one for one in started if one.kind == "Node")
+        given = parser.parse_args(changed.kwargs["arguments"])
+        assert (given.config, given.set) == ("c.yaml", ["ppo.gamma=0.9", "ppo.hidden=[8, 8]"])
 
 
 def test_an_arm_plays_its_own_task_unless_told_otherwise(opened: Opened) -> None:

@@ -99,10 +99,9 @@ class Bringup:
 
     def limits(self, args: argparse.Namespace) -> Limits:
         """What the safety filter starts with; every robot that takes `limits` may be given others."""
-        from cail_core.config import find_config, load_config
-        from cail_robot.safety.limits import Limits
+        from cail_robot.safety.limits import load_limits
 
-        return load_config(Limits, find_config(getattr(args, "limits", None) or "limits"))
+        return load_limits(getattr(args, "limits", None))
 
     def about(self, args: argparse.Namespace) -> str:
         """What it goes by beside its limits, in a line: settings file, tool, payload."""

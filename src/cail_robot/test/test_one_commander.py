@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -189,3 +190,15 @@ def test_two_commanders_are_noticed_where_the_middleware_numbers_nothing(tmp_pat
             operator.send()
             text = operator.wait_for_state("HOLDING")
             assert "two publishers of commands are there" in text
+
+
+def test_a_real_arm_s_states_are_logged_with_what_it_went_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with node_process(HERE / "kinematic_arm.py", tmp_path / "trace", "--real"), Operator() as operator:
+        operator.ready()
+        operator.call("stop")
+        operator.wait_for_state("FAULT")
+    lines = [json.loads(line) for line in (tmp_path / "cail" / "safety-events.jsonl").read_text().splitlines()]
+    assert [line["state"] for line in lines][-1] == "FAULT"
+    assert lines[-1]["reason"] == "stop was called"
+    assert all(len(line["limits"]) == len(line["code"]) == 16 and line["arm"] == "kinematic arm" for line in lines)

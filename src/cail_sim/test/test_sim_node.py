@@ -78,7 +78,7 @@ def test_in_real_time_a_policy_is_evaluated_and_trained(tmp_path: Path, capsys: 
     assert main(["demos", "collect", "--task", "panda-carry", "--mix", "best", "--episodes", "4", "--out", str(demos)]) == 0
     assert main(["demos", "rank", str(demos), "--by", "return", "--fraction", "0.5"]) == 0
     (tmp_path / "short.yaml").write_text(
-        "learner: airl\nconfidence: before\nbefore: {steps: 5}\n"
+        "offline_confidence: {steps: 5}\n"
         "ppo: {num_envs: 1, rollout_steps: 30}\n"
     )
     with node_process("-m", "cail_core.cli", "up", "sim", "--task", "panda-carry"):

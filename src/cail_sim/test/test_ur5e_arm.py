@@ -367,9 +367,11 @@ def test_a_program_of_somebody_else_is_not_ended_without_being_asked(box: Runnin
 
 
 def test_settings_are_checked():
-    from cail_core.config import find_config, load_config
+    from cail_core.config import find_config, read_yaml
     from cail_core.errors import ConfigError
+    from cail_robot.safety.limits import load_with_limits
 
-    assert load_config(UR5eConfig, find_config("ur5e")) == UR5eConfig()
+    assert load_with_limits(UR5eConfig, find_config("ur5e")) == UR5eConfig()
+    assert read_yaml(find_config("ur5e"))["limits"] == {}, "limits stand once, in limits.yaml"
     with pytest.raises(ConfigError, match="tool_offset: expected 6"):
         UR5eConfig(tool_offset=(0.0, 0.0, 0.1))

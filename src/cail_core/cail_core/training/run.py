@@ -20,14 +20,16 @@ import yaml
 
 from cail_core import __version__, durable
 from cail_core.algorithms.eq7.confidence import segment_mean
-from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.registry import get_method
+from cail_core.algorithms.settings import MethodConfig
+from cail_core.algorithms.trainers.base import Learner, Metrics, make_learner
 from cail_core.algorithms.trainers.demo_modes import passed_over
-from cail_core.algorithms.trainers.learners import Learner, Metrics, make_learner
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.evaluation import Evaluation, evaluate
 from cail_core.guard import Guard
+from cail_core.layers import flat
 from cail_core.policy import Mode, network_of, save_policy
 from cail_core.tasks.base import Practised, Task
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
@@ -83,7 +85,7 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     check(run)
     state = _begin(run)
     with durable.locked(out):
-        learner = make_learner(task, demos, config, seed, resumed=state is not None)
+        learner = make_learner(method, task, demos, config, seed, resumed=state is not None)
         try:
             _loop(run, learner, state, show, watch, stop)
         finally:
@@ -102,7 +104,7 @@ def check(run: Run) -> None:
             faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
     if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
         faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
-    if run.config.needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
+    if get_method(run.method).needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
         faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
                       "`cail demos rank` ranks some")
     if run.steps < 1:
@@ -119,9 +121,12 @@ def _begin(run: Run) -> dict[str, Any] | None:
     if out.is_dir() and any(out.iterdir()):
         if not (out / CONFIG).is_file():
             raise BadInput(f"{out} is neither empty nor a run (no {CONFIG} in it); choose another --out")
-        held = _flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
+        held = flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
+        if "settings.learner" in held:
+            raise BadInput(f"{out} was made by an earlier version of cail, whose settings had other names, and cannot go on with "
+                           "this one; go on with that version, or choose another --out")
         faults = [f"{name}: it has {held.get(name)!r}, asked for {value!r}"
-                  for name, value in _flat(about).items() if held.get(name) != value]
+                  for name, value in flat(about).items() if held.get(name) != value]
         if faults:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
@@ -132,19 +137,10 @@ def _begin(run: Run) -> dict[str, Any] | None:
     return None
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Nested settings as one level: settings.ppo.gamma → 0.995."""
-    if not isinstance(value, dict):
-        return {name: value}
-    made: dict[str, Any] = {}
-    for key, content in value.items():
-        made |= _flat(content, f"{name}.{key}" if name else str(key))
-    return made
-
-
 def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, watch: Watch | None,
           stop: Callable[[], bool] | None) -> None:
     config, out = run.config, run.out
+    by_evaluation = config.checkpoint_selection == "best"
     iteration = segment = size = flawless = 0
     best: list[float] = []
     if state is not None:
@@ -153,7 +149,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
         flawless = state["flawless"]
 
     def over() -> bool:
-        return learner.done >= run.steps or 0 < config.enough <= flawless
+        return learner.done >= run.steps or 0 < config.stop_after_perfect_checkpoints <= flawless
 
     if watch is not None:
         watch(learner.done, learner.done if over() else run.steps, {})
@@ -168,7 +164,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 iteration += 1
                 _stop_if_diverged(metrics, learner, out)
                 last = i == config.checkpoint_every - 1 or learner.done >= run.steps
-                if config.keep == "best":
+                if by_evaluation:
                     metrics |= _evaluated(run, learner, segment) if last else dict.fromkeys(EVALUATED, math.nan)
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
@@ -177,7 +173,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 if last:
                     break
             segment += 1
-            score = [metrics[name] for name in EVALUATED if not math.isnan(metrics[name])] if config.keep == "best" else []
+            score = [metrics[name] for name in EVALUATED if not math.isnan(metrics[name])] if by_evaluation else []
             if not best or score >= best:
                 best = score
                 _save_policy(run, learner)
@@ -286,7 +282,7 @@ def _stop_if_diverged(metrics: Metrics, learner: Learner, out: Path) -> None:
 
 def _diverged(what: str, step: int, out: Path) -> str:
     kept = f"the last good checkpoint is in {out}" if (out / CHECKPOINT).exists() else "no checkpoint had been reached"
-    return f"training diverged at step {step}: {what}; {kept}; lower the learning rates with --config, or try another seed"
+    return f"training diverged at step {step}: {what}; {kept}; lower the learning rates with --set, or try another seed"
 
 
 class _Curves:

@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import TimeoutError
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from builtin_interfaces.msg import Time
@@ -24,6 +24,7 @@ from std_srvs.srv import SetBool, Trigger
 from cail_core.errors import ConfigError, listed
 from cail_robot.arm import STILL, Arm, ArmState, Configured, Drawn, Restarting, Twist
 from cail_robot.control.loop_timer import Pace
+from cail_robot.control.safety_log import SafetyLog
 from cail_robot.control.state_machine import ArmControl, Cycle, State, Status
 from cail_robot.ros.params import LIMITS, flat, limits_with, nearest, number
 from cail_robot.ros.rivals import Rivals
@@ -69,6 +70,7 @@ class ArmNode(Node):  # type: ignore[misc]
         self._simulated = bool(getattr(arm, "simulated", False))
         self._rivals = Rivals(self)
         self._rivals.refuse()
+        self._log = None if self._simulated else SafetyLog(arm.name, getattr(arm, "settings_text", ""))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", STATE_QOS)
         self._pose = self.create_publisher(PoseStamped, "ee_pose", STATE_QOS)
         self._twist = self.create_publisher(TwistStamped, "ee_twist", STATE_QOS)
@@ -239,6 +241,8 @@ class ArmNode(Node):  # type: ignore[misc]
         self.send(self._status, message)
         if message.message != self._logged:
             self._logged = message.message
+            if self._log is not None and hasattr(self, "control"):
+                self._log.write(status.state.value, status.reason, asdict(self.control.filter.limits))
             self.get_logger().info(message.message)
 
     def _diagnose(self) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
 
-from cail_core.config import setting
+from cail_core.config import build, find_config, merged, read_yaml, setting
 from cail_core.errors import ConfigError, listed
 from cail_robot.arm import Vector
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`config/limits.yaml`. No value is safe by itself: what is, the risk assessment of the cell says (docs/safety.md)."""
+    """`config/limits.yaml`, on which every robot's file is laid. No value is safe by itself: that, the risk assessment says."""
 
     max_linear_speed: float = setting(
         0.25, "norm of the tool's velocity, m/s", low=0.001, high=3.0
@@ -132,6 +136,39 @@ class Limits:
         """Greatest x, y, z."""
         x, y, z = self.workspace_high
         return x, y, z
+
+
+def load_limits(file: str | None = None) -> Limits:
+    """The installed `limits.yaml`, with what `file` changes in it."""
+    paths = [find_config("limits"), *([find_config(file)] if file else [])]
+    return build(Limits, _together(paths), ", ".join(map(str, paths)))
+
+
+def load_with_limits(cls: type[T], path: Path, limits_file: str | None = None, of: str | None = None) -> T:
+    """A robot's settings with a section `limits`, in layers: `limits.yaml`, the installed file of the robot (`of`), this file,
+    `limits_file`.
+
+    So limits stand once: whoever lowers one in `limits.yaml` lowers it for every robot whose own file does not name it, and a
+    lab's file or `limits_file` that names a few keeps all others of the robot.
+    """
+    values: Any = read_yaml(path) or {}
+    if not isinstance(values, dict):
+        return build(cls, values, str(path))
+    base = find_config("limits")
+    layers = read_yaml(base) or {}
+    if of is not None and (own := find_config(of)) != path:
+        layers = merged(layers, (read_yaml(own) or {}).get("limits") or {})
+    layers = merged(layers, values.get("limits") or {})
+    over = [find_config(limits_file)] if limits_file else []
+    layers = merged(layers, _together([file for file in over if file != base]))
+    return build(cls, {**values, "limits": layers}, ", ".join(map(str, [path, base, *over])))
+
+
+def _together(paths: list[Path]) -> Any:
+    values: Any = {}
+    for path in paths:
+        values = merged(values, read_yaml(path) or {})
+    return values
 
 
 def paced(limits: Limits, speed: float, acceleration: float = 1.0) -> Limits:

@@ -7,12 +7,11 @@ import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput
 from cail_core.tasks import get_task
 from cail_robot.commands.up import executable
 from cail_robot.robot import Bringup
-from cail_robot.safety.limits import Limits
+from cail_robot.safety.limits import Limits, load_limits
 from cail_sim.bullet.description import panda_urdf
 from cail_sim.bullet.engine import load_pybullet
 from cail_sim.bullet.window import need_display
@@ -34,7 +33,8 @@ class Sim(Bringup):
 
     def limits(self, args: argparse.Namespace) -> Limits:
         """What the node will start with."""
-        return load_config(Limits, find_config(args.limits)) if args.limits else _task(args.task).config.limits
+        limits = _task(args.task).config.limits
+        return load_limits(args.limits) if args.limits else limits
 
     def check(self, args: argparse.Namespace) -> None:
         """What can be known before the node starts."""

@@ -6,15 +6,15 @@ import argparse
 import dataclasses
 import sys
 
-from cail_core.config import find_config, load_config
+from cail_core.config import find_config
 from cail_robot.commands.up import executable
 from cail_robot.control.realtime import realtime
 from cail_robot.robot import Bringup
 from cail_robot.robots import UR5E
 from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde, urdf
-from cail_robot.robots.ur5e.config import UR5eConfig, UR5eLimits
+from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.ros.arm_node import ArmNode
-from cail_robot.safety.limits import Limits
+from cail_robot.safety.limits import Limits, load_with_limits
 
 
 class UR5e(Bringup):
@@ -47,10 +47,8 @@ class UR5e(Bringup):
 
 def settings(args: argparse.Namespace) -> UR5eConfig:
     """What the options say of the arm."""
-    config = load_config(UR5eConfig, find_config(args.config))
-    if getattr(args, "robot_ip", None):
-        config = dataclasses.replace(config, robot_ip=args.robot_ip)
-    return dataclasses.replace(config, limits=load_config(UR5eLimits, find_config(args.limits))) if args.limits else config
+    config = load_with_limits(UR5eConfig, find_config(args.config), args.limits, of="ur5e")
+    return dataclasses.replace(config, robot_ip=args.robot_ip) if getattr(args, "robot_ip", None) else config
 
 
 def source(args: argparse.Namespace) -> str:

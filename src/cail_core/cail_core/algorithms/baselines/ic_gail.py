@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.eq7.bilevel import Parameters, Terms
+from cail_core.algorithms.baselines.labels import pair_labels
+from cail_core.algorithms.batch import Batch, demo_batch
+from cail_core.algorithms.eq7.gradient import Parameters, Terms
 from cail_core.algorithms.inner.gail import Gail
-from cail_core.algorithms.trainers.absorbing import Padded
+from cail_core.algorithms.registry import Training, method
+from cail_core.algorithms.settings import GailMethodConfig
+from cail_core.algorithms.trainers.absorbing import Padded, padded, steps_left
+from cail_core.algorithms.trainers.adversarial import AdversarialLearner
+from cail_core.algorithms.trainers.trust import uniform_trust
+from cail_core.config import setting
+
+
+@dataclass(frozen=True)
+class MixtureConfig:
+    """The mixture that the demonstrations are told from."""
+
+    threshold: float = setting(0.7, "lower bound on the policy's part λ of the mixture: with few good demonstrations the policy "
+                                    "would hardly count", low=0.0, high=1.0)
+
+
+@dataclass(frozen=True)
+class IcGailConfig(GailMethodConfig):
+    """`config/ic-gail.yaml`."""
+
+    ic_gail: MixtureConfig = setting(MixtureConfig, "the mixture")
 
 
 class IcGail(Gail):
@@ -43,3 +67,14 @@ class IcGail(Gail):
         reward = self.logit(theta, demo)
         rest = filled_up + (self.doubt * F.softplus(self.logit(theta, self.labelled))).sum()
         return Terms(F.softplus(-reward), rest, reward)
+
+
+@method("ic-gail", IcGailConfig, needs_ranking=True)
+def ic_gail(training: Training[IcGailConfig]) -> AdversarialLearner:
+    return AdversarialLearner(training, uniform_trust(training), _discriminator)
+
+
+def _discriminator(training: Training[Any], states: int, actions: int) -> IcGail:
+    c, demos = training.config, training.demos
+    return IcGail(states, actions, training.generator, hidden=c.discriminator.hidden, threshold=c.ic_gail.threshold,
+                  labelled=padded(demo_batch(demos), steps_left(demos, training.horizon)), label=pair_labels(demos))

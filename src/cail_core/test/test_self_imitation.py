@@ -1,4 +1,4 @@
-"""Practice: the standard by hand, only what comes up to it is cloned, and it improves on cloning."""
+"""Self-imitation: the threshold by hand, only what reaches it is cloned, and it improves on cloning."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import pytest
 import torch
 
 from cail_bench.methods import demonstrate
-from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.algorithms.trainers.learners import make_learner
+from cail_core.algorithms.method import method_config
+from cail_core.algorithms.methods.cail_hybrid import CailHybridConfig
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.algorithms.trainers.self_imitation import (
     TRIES,
     Noisy,
-    PracticeLearner,
-    accepted_from,
-    better,
-    deviations,
+    SelfImitationLearner,
     drawn_gains,
     learned_returns,
+    median_length,
     missed,
-    only,
+    noise_stds,
     start_weights,
-    usual_length,
+    top_group,
+    weighted_quantile,
 )
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
@@ -43,26 +43,26 @@ def test_the_standard_is_a_quantile_of_the_trusted_weight() -> None:
     """Episodes of 2, 1 and 3 pairs weigh 2, 1 and 1 of 4 and have returns 5, 7 and 6."""
     weight = torch.tensor([1.0, 1.0, 1.0, 1 / 3, 1 / 3, 1 / 3])
     returns, starts = torch.tensor([5.0, 7.0, 6.0]), torch.tensor([0, 2, 3, 6])
-    assert accepted_from(returns, starts, weight, 0.0) == 5.0
-    assert accepted_from(returns, starts, weight, 0.6) == 6.0
-    assert accepted_from(returns, starts, weight, 0.9) == 7.0
+    assert weighted_quantile(returns, starts, weight, 0.0) == 5.0
+    assert weighted_quantile(returns, starts, weight, 0.6) == 6.0
+    assert weighted_quantile(returns, starts, weight, 0.9) == 7.0
 
 
-def test_the_usual_length_is_the_median_by_trusted_weight() -> None:
+def test_the_median_length_is_the_median_by_trusted_weight() -> None:
     """Episodes of 2, 1 and 3 pairs with 1, 1 and 4 of 6; then with all of it on the first."""
     states = np.zeros((6, 1), np.float32)
     demos = Demonstrations(states, states, states, np.zeros(6, bool), np.array([0, 2, 3, 6]), np.zeros(3, np.int64))
-    assert usual_length(demos, torch.tensor([0.5, 0.5, 1.0, 1.0, 1.0, 2.0])) == 3
-    assert usual_length(demos, torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0, 0.0])) == 2
+    assert median_length(demos, torch.tensor([0.5, 0.5, 1.0, 1.0, 1.0, 2.0])) == 3
+    assert median_length(demos, torch.tensor([0.5, 0.5, 0.0, 0.0, 0.0, 0.0])) == 2
 
 
 @pytest.mark.parametrize(("usual", "accepted"), [(50, 1.0), (68, 0.0), (33, 0.0)], ids=["as usual", "too short", "too long"])
 def test_what_is_not_about_as_long_as_the_trusted_is_not_cloned(demos: Demonstrations, usual: int, accepted: float) -> None:
     """All episodes of the point mass have 50 steps."""
-    learner = make_learner(PointMass(), demos, config(), 0)
-    assert isinstance(learner, PracticeLearner)
-    assert learner._usual == 50
-    learner._standard, learner._usual = -1e9, usual
+    learner = make_learner("cail-hybrid", PointMass(), demos, config(), 0)
+    assert isinstance(learner, SelfImitationLearner)
+    assert learner._median_length == 50
+    learner._threshold, learner._median_length = -1e9, usual
     learner.begin_segment(0)
     assert learner.iterate()["accepted_episodes"] == accepted
     learner.close()
@@ -71,7 +71,7 @@ def test_what_is_not_about_as_long_as_the_trusted_is_not_cloned(demos: Demonstra
 def test_only_keeps_whole_episodes() -> None:
     states = np.arange(6, dtype=np.float32)[:, None]
     demos = Demonstrations(states, states, states, np.zeros(6, bool), np.array([0, 2, 3, 6]), np.zeros(3, np.int64))
-    kept = only(demos, np.array([0, 2]))
+    kept = demos.select(np.array([0, 2]))
     assert kept.states[:, 0].tolist() == [0, 1, 3, 4, 5]
     assert kept.starts.tolist() == [0, 2, 5]
 
@@ -92,31 +92,33 @@ def demos() -> Demonstrations:
     return demonstrate(PointMass(), "paper", 0)[0]
 
 
-def config(**changes: object) -> MethodConfig:
-    made = method_config("cail-hybrid")
-    practice = replace(made.practice, num_envs=10, steps_per_env=100, cloning_steps=200)
-    return replace(made, trusted=0.1, clone=300, practice=practice, before=replace(made.before, steps=150, batch=500),
-                   cloning=replace(made.cloning, batch=300), **changes)  # type: ignore[arg-type]
+def config(**changes: object) -> CailHybridConfig:
+    """With less work; `changes` are of the section self_imitation."""
+    inside = {"num_envs": 10, "steps_per_env": 100, "cloning_steps": 200, "accept": "demo_quantile", **changes}
+    made: CailHybridConfig = method_config("cail-hybrid", changes={
+        "trusted_fraction": 0.1, "bc_warmup_steps": 300, "offline_confidence.steps": 150, "offline_confidence.batch_size": 500,
+        "cloning.batch_size": 300, **{f"self_imitation.{key}": value for key, value in inside.items()}})
+    return made
 
 
 def test_what_is_cloned_comes_up_to_the_trusted_demonstrations(demos: Demonstrations) -> None:
-    learner = make_learner(PointMass(), demos, config(), 0)
-    assert isinstance(learner, PracticeLearner)
+    learner = make_learner("cail-hybrid", PointMass(), demos, config(), 0)
+    assert isinstance(learner, SelfImitationLearner)
     learner.begin_segment(0)
     metrics = learner.iterate()
     assert learner.done == 1000
     assert 0.0 < metrics["accepted_episodes"] <= 1.0
-    pairs = learner._own[0][0]
+    pairs = learner._self_buffer[0][0]
     assert len(pairs.state) == round(metrics["accepted_episodes"] * 20) * 50  # episodes of 50 steps, 2 in each of 10 environments
     own = Demonstrations(pairs.state.numpy(), pairs.action.numpy(), pairs.next_state.numpy(), np.zeros(len(pairs.state), bool),
                          np.arange(0, len(pairs.state) + 1, 50), np.zeros(len(pairs.state) // 50, np.int64))
-    assert float(learned_returns(learner._judge, own, learner.config, 50).min()) >= learner._standard
+    assert float(learned_returns(learner._reward_model, own, learner.config.outer, 50).min()) >= learner._threshold
     learner.close()
 
 
 def test_noise_is_spread_from_none_to_twice_as_much() -> None:
-    torch.testing.assert_close(deviations(0.1, 5, True), torch.tensor([0.0, 0.05, 0.1, 0.15, 0.2]))
-    torch.testing.assert_close(deviations(0.1, 3, False), torch.tensor([0.1, 0.1, 0.1]))
+    torch.testing.assert_close(noise_stds(0.1, 5, True), torch.tensor([0.0, 0.05, 0.1, 0.15, 0.2]))
+    torch.testing.assert_close(noise_stds(0.1, 3, False), torch.tensor([0.1, 0.1, 0.1]))
 
 
 def test_starts_count_alike_however_many_attempts_at_them_were_accepted() -> None:
@@ -140,10 +142,9 @@ def test_a_start_where_nothing_was_good_is_tried_again_and_at_last_given_up() ->
 
 
 def test_a_run_with_attempts_goes_on_as_if_it_had_not_been_stopped(demos: Demonstrations, tmp_path: Path) -> None:
-    made = config()
-    practice = replace(made.practice, attempts=5, cloning_steps=5, standard=0.7)
-    small = replace(made, clone=20, checkpoint_every=1, evaluation_episodes=2, practice=practice,
-                    before=replace(made.before, steps=10))  # fmt: skip
+    made = config(attempts=5, cloning_steps=5, accept_quantile=0.7)
+    small = replace(made, bc_warmup_steps=20, checkpoint_every=1, evaluation_episodes=2,
+                    offline_confidence=replace(made.offline_confidence, steps=10))  # fmt: skip
 
     def go_on(name: str, stop: bool) -> None:
         train(Repeated(), demos, "cail-hybrid", small, seed=0, out=tmp_path / name, steps=4000, stop=lambda: stop)
@@ -175,11 +176,11 @@ class Repeated(PointMass):
 
 
 def test_every_second_start_is_one_that_was_missed(demos: Demonstrations) -> None:
-    made, task = config(), Repeated()
-    learner = make_learner(task, demos, replace(made, clone=1, practice=replace(made.practice, attempts=5, cloning_steps=1)), 0)
-    assert isinstance(learner, PracticeLearner)
+    task = Repeated()
+    learner = make_learner("cail-hybrid", task, demos, replace(config(attempts=5, cloning_steps=1), bc_warmup_steps=1), 0)
+    assert isinstance(learner, SelfImitationLearner)
     learner.begin_segment(0)
-    learner._standard = 1e9  # nothing is accepted
+    learner._threshold = 1e9  # nothing is accepted
     learner.iterate()
     first, later = task.agendas[0][0], task.agendas[0][5]
     assert all(agenda == first for agenda in task.agendas[0][:5])
@@ -193,9 +194,8 @@ def test_every_second_start_is_one_that_was_missed(demos: Demonstrations) -> Non
 
 
 def test_attempts_where_no_episode_can_begin_twice_are_refused(demos: Demonstrations) -> None:
-    made = config()
     with pytest.raises(BadInput, match="attempts: 1, given 2: the task 'pointmass' cannot begin an episode twice"):
-        make_learner(PointMass(), demos, replace(made, practice=replace(made.practice, attempts=2)), 0)
+        make_learner("cail-hybrid", PointMass(), demos, config(attempts=2), 0)
 
 
 @pytest.mark.parametrize("num_envs", [1, 4, 5])
@@ -210,20 +210,19 @@ def test_gains_come_in_pairs_that_cancel(num_envs: int) -> None:
 def test_the_better_group_without_its_last_quarter() -> None:
     """Five around 1, four around 0: ⌈¾ · 5⌉ = 4 of the five are taken. One lost far out does not make a group of its own."""
     returns = torch.tensor([0.9, 0.0, 1.1, 0.1, 1.0, -0.1, 1.2, 0.05, 0.8])
-    assert better(returns, 0.75).tolist() == [True, False, True, False, True, False, True, False, False]
-    assert better(returns, 1.0).tolist() == [True, False, True, False, True, False, True, False, True]
+    assert top_group(returns, 0.75).tolist() == [True, False, True, False, True, False, True, False, False]
+    assert top_group(returns, 1.0).tolist() == [True, False, True, False, True, False, True, False, True]
     many = returns.repeat(3)
-    assert better(many, 0.75).sum() == 12
-    assert better(torch.cat([many, torch.tensor([-50.0])]), 0.75).tolist() == [*better(many, 0.75).tolist(), False]
-    assert better(torch.tensor([3.0]), 0.75).tolist() == [True]
-    assert better(torch.tensor([2.0, 2.0]), 0.75).sum() == 1
+    assert top_group(many, 0.75).sum() == 12
+    assert top_group(torch.cat([many, torch.tensor([-50.0])]), 0.75).tolist() == [*top_group(many, 0.75).tolist(), False]
+    assert top_group(torch.tensor([3.0]), 0.75).tolist() == [True]
+    assert top_group(torch.tensor([2.0, 2.0]), 0.75).sum() == 1
 
 
 def test_of_a_round_the_better_group_is_cloned(demos: Demonstrations) -> None:
-    made = config()
-    learner = make_learner(PointMass(), demos, replace(made, practice=replace(made.practice, accept="better")), 0)
-    assert isinstance(learner, PracticeLearner)
-    learner._standard = 1e9  # not asked for
+    learner = make_learner("cail-hybrid", PointMass(), demos, config(accept="top_group"), 0)
+    assert isinstance(learner, SelfImitationLearner)
+    learner._threshold = 1e9  # not asked for
     learner.begin_segment(0)
     share = learner.iterate()["accepted_episodes"]
     learner.close()
@@ -231,15 +230,14 @@ def test_of_a_round_the_better_group_is_cloned(demos: Demonstrations) -> None:
 
 
 def test_the_longer_it_practises_the_more_rounds_it_keeps(demos: Demonstrations) -> None:
-    made = config()
-    practice = replace(made.practice, accept="better", rounds_kept=2, share_kept=0.5, cloning_steps=1)
-    learner = make_learner(PointMass(), demos, replace(made, clone=1, practice=practice), 0)
-    assert isinstance(learner, PracticeLearner)
+    made = config(accept="top_group", replay_rounds=2, replay_fraction=0.5, cloning_steps=1)
+    learner = make_learner("cail-hybrid", PointMass(), demos, replace(made, bc_warmup_steps=1), 0)
+    assert isinstance(learner, SelfImitationLearner)
     learner.begin_segment(0)
     kept = []
     for _ in range(6):
         learner.iterate()
-        kept.append(len(learner._own))
+        kept.append(len(learner._self_buffer))
     learner.close()
     assert kept == [1, 2, 2, 2, 3, 3]
 
@@ -252,14 +250,14 @@ def test_a_task_that_can_be_stricter_is_practised_so(demos: Demonstrations) -> N
             Narrow.made += 1
             return PointMass()
 
-    learner = make_learner(Narrow(), demos, config(), 0)
+    learner = make_learner("cail-hybrid", Narrow(), demos, config(), 0)
     learner.close()
     assert Narrow.made == 1
 
 
-def test_practice_improves_a_clone(demos: Demonstrations) -> None:
-    learner = make_learner(PointMass(), demos, config(), 0)
-    assert isinstance(learner, PracticeLearner)
+def test_self_imitation_improves_a_clone(demos: Demonstrations) -> None:
+    learner = make_learner("cail-hybrid", PointMass(), demos, config(), 0)
+    assert isinstance(learner, SelfImitationLearner)
     learner.begin_segment(0)
     learner._clone(300)
     before = evaluate(PointMass(), Mode(network_of(learner.actor)), 50, 1).mean
@@ -269,8 +267,3 @@ def test_practice_improves_a_clone(demos: Demonstrations) -> None:
     after = evaluate(PointMass(), Mode(network_of(learner.actor)), 50, 1).mean
     learner.close()
     assert after > before
-
-
-def test_practice_without_a_judge_is_refused(demos: Demonstrations) -> None:
-    with pytest.raises(BadInput, match="expected confidence: before, given none"):
-        make_learner(PointMass(), demos, config(confidence="none"), 0)
