@@ -22,7 +22,7 @@ from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
 from cail_core.errors import ConfigError, listed
-from cail_robot.arm import STILL, Arm, ArmState, Drawn, Restarting, Twist
+from cail_robot.arm import STILL, Arm, ArmState, Configured, Drawn, Restarting, Twist
 from cail_robot.control.loop_timer import Pace
 from cail_robot.control.safety_log import SafetyLog
 from cail_robot.control.state_machine import ArmControl, Cycle, State, Status
@@ -58,7 +58,9 @@ class ArmNode(Node):  # type: ignore[misc]
         self._unnumbered = False
         self._logged = ""
         self._episodes, self._events = 0, None
-        self._limit_faults: Callable[[Limits], list[str]] = getattr(arm, "limit_faults", lambda limits: [])
+        configured = arm if isinstance(arm, Configured) else None
+        self._limit_faults: Callable[[Limits], list[str]] = configured.limit_faults if configured else lambda limits: []
+        self._settings = configured.settings_text if configured else ""
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0,
                              read_only=True)  # fmt: skip
@@ -102,8 +104,8 @@ class ArmNode(Node):  # type: ignore[misc]
         self._pace = Pace(arm.period)
         self._cycles = 0
         self._received_before = 0
-        if text := getattr(arm, "settings_text", ""):
-            self.get_logger().info(text)
+        if self._settings:
+            self.get_logger().info(self._settings)
         self._say(self.control.status)
         self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
         self._thread.start()
@@ -234,7 +236,7 @@ class ArmNode(Node):  # type: ignore[misc]
             simulated=self._simulated,
             instance=self._rivals.instance,
             limits=self.control.filter.limits.text() if hasattr(self, "control") else "",
-            settings=getattr(self.control.arm, "settings_text", "") if hasattr(self, "control") else "",
+            settings=self._settings,
         )
         self.send(self._status, message)
         if message.message != self._logged:
