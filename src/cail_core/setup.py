@@ -6,7 +6,11 @@ setup(
     name=package_name,
     version="0.1.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed", "data/*/*/*", "report/*.css", "report/*.js"]},
+    package_data={
+        package_name: [
+            "py.typed", "data/*/*/*", "report/*.css", "report/*.js", "templates/*/*", "templates/*/*/*", "templates/*/*/*/*",
+        ]
+    },
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -27,6 +31,7 @@ setup(
             "demos = cail_core.commands.demos:register",
             "doctor = cail_core.commands.doctor:register",
             "eval = cail_core.commands.eval:register",
+            "new = cail_core.commands.new:register",
             "report = cail_core.commands.report:register",
             "stress = cail_core.commands.stress:register",
             "train = cail_core.commands.train:register",

@@ -32,8 +32,8 @@ from cail_core.progress import console, table
 from cail_robot.arm import Twist
 from cail_robot.control.loop_timer import summarise
 from cail_robot.control.realtime import ask_for_realtime
-from cail_robot.control.state_machine import REST_SPEED
-from cail_robot.ros.operator import PERMITTED, Operator, wait_for
+from cail_robot.control.state_machine import REST_SPEED, StatusCode
+from cail_robot.ros.operator import Operator, wait_for
 from cail_robot.safety.limits import Limits
 
 INJECTIONS = {"smoke": 1, "short": 20, "full": 40}
@@ -189,7 +189,7 @@ class Stage:
         commander = self.commander
         while not self.trace.moving():  # on a busy machine the arm may hold in between
             commander.ask("zero")
-            wait_for(lambda: self.operator.state() == PERMITTED, "motion to be permitted")
+            wait_for(lambda: self.operator.code() is StatusCode.ENABLED, "motion to be permitted")
             commander.ask("go")
             until = time.monotonic() + 1.0
             while time.monotonic() < until and not self.trace.moving():

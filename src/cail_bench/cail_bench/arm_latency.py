@@ -23,7 +23,8 @@ from cail_core.progress import bar, console, table
 from cail_robot.arm import Twist
 from cail_robot.control.loop_timer import summarise
 from cail_robot.control.realtime import ask_for_realtime
-from cail_robot.ros.operator import PERMITTED, Operator, wait_for
+from cail_robot.control.state_machine import StatusCode
+from cail_robot.ros.operator import Operator, wait_for
 from cail_robot.safety.limits import Limits
 
 SECONDS = {"smoke": 5, "short": 60, "full": 600}
@@ -111,7 +112,7 @@ def bench(budget: str, out: Path) -> None:
             wait_for(lambda: commander.sent("ready") and listener.sent("ready"), "the commander and the listener", START_S)
             operator.call("enable", data=True)
             commander.ask("zero")
-            wait_for(lambda: operator.state() == PERMITTED, "motion to be permitted")
+            wait_for(lambda: operator.code() is StatusCode.ENABLED, "motion to be permitted")
             commander.ask("go")
             with bar("commanding at 100 Hz", seconds) as advance:
                 for second in range(seconds):

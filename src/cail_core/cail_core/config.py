@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import importlib.util
 import os
 import sys
 import sysconfig
 import types
 import typing
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,7 +42,19 @@ def config_folders() -> list[Path]:
     source = Path(__file__).resolve().parents[3]
     if (source / "hatch_build.py").exists():  # an editable install: the tree itself, so that edits act at once
         folders.insert(0, source / "config")
-    return [f for f in dict.fromkeys(folders) if f.is_dir()]
+    return [f for f in dict.fromkeys([*folders, *package_folders()]) if f.is_dir()]
+
+
+def package_folders() -> list[Path]:
+    """The folder `config` of every package that brings a task, a robot or a method. Ours come first: a package adds files and
+    replaces none."""
+    found = []
+    for group in ("cail.tasks", "cail.arms", "cail.methods"):
+        for entry in entry_points(group=group):
+            with contextlib.suppress(ImportError, ValueError):  # a package that is broken has no files
+                spec = importlib.util.find_spec(entry.module.partition(".")[0])
+                found += [Path(place) / "config" for place in (spec and spec.submodule_search_locations) or ()]
+    return sorted(dict.fromkeys(found))
 
 
 def installed_config(name: str) -> Path | None:

@@ -324,7 +324,7 @@ def _read_card(path: Path) -> PolicyCard:
 
 
 def _number_faults(values: dict[str, Any]) -> list[str]:
-    """What would make an arm faster, turn its motion round or stop a program half-way: numbers out of their range, names no text."""
+    """What would make an arm faster, turn its motion round or stop a program half-way: numbers out of range, names no text."""
 
     def sound(value: Any) -> bool:
         return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

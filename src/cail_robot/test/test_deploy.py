@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,15 @@ from reach_policy import START, near_guard, write_policy
 from cail_core.config import find_config, load_config
 from cail_core.demos.dataset import DemoDataset
 from cail_core.errors import BadInput
-from cail_core.recording.sync import Moment
+from cail_core.recording.sync import ArmSample
+from cail_robot.control.state_machine import StatusCode
 from cail_robot.deploy import config as deploy_config
 from cail_robot.deploy.config import DeployConfig, Deployment, prepare
 from cail_robot.deploy.phase import Phase
 from cail_robot.deploy.session import Session
 from cail_robot.deploy.stats import Played, Tally
 from cail_robot.recording.recorder import Recorder
+from cail_robot.robot import Resets, RobotSpec
 from cail_robot.ros.arm_link import ArmReport
 from cail_robot.safety.limits import Limits
 from cail_robot.teleop.command import FAILURE, NOWHERE, QUIT, STOP, Steering, TeleopConfig, Wish
@@ -110,7 +114,7 @@ def test_a_slow_policy_s_decisions_reach_the_arm_often_enough(tmp_path: Path) ->
     arm.move, move = (lambda twist: (times.append(arm.now), move(twist))), arm.move  # type: ignore[method-assign]
     for _ in range(5):
         made.step()
-    assert max(b - a for a, b in zip(times, times[1:], strict=False)) <= 0.05
+    assert max(b - a for a, b in pairwise(times)) <= 0.05
 
 
 def test_the_installed_settings_are_the_documented_ones() -> None:
@@ -179,10 +183,10 @@ class Arm:
     def ages(self) -> dict[str, float]:
         return {name: self.late.get(name, 0.01) for name in self.needs}
 
-    def look(self, gripper_cmd: float | None) -> Moment | None:
+    def look(self, gripper_cmd: float | None) -> ArmSample | None:
         pose = (*self.tool.tolist(), 0.0, 0.0, 0.0, 1.0)
         things = {"target_pose": (*self.target.tolist(), 0.0, 0.0, 0.0, 1.0)}
-        return Moment(round(self.now * 1e9), 0, self.twist, NOWHERE, pose, NOWHERE, (), 1.0, gripper_cmd, things)
+        return ArmSample(round(self.now * 1e9), 0, self.twist, NOWHERE, pose, NOWHERE, (), 1.0, gripper_cmd, things)
 
     def executed(self) -> list[tuple[float, Any]]:
         return [(0.0, self.twist)]
@@ -296,18 +300,18 @@ def test_a_stale_input_stops_and_says_which_and_how_old(tmp_path: Path) -> None:
     assert made.tally.stale_stops == 2
 
 
-@pytest.mark.parametrize(("said", "outcome"), [
-    ("FAULT: the node was silent for 120 ms; clear_fault permits motion", "interrupted"),
-    ("FAULT: the program was stopped at the pendant, or by its watchdog; clear_fault starts it again", "interrupted"),
-    ("FAULT: protective stop: look for its cause, then clear_fault", "failure"),
-    ("FAULT: emergency stop: make the cell safe, release the button, then clear_fault", "failure"),
+@pytest.mark.parametrize(("said", "code", "outcome"), [
+    ("FAULT: the node was silent for 120 ms; clear_fault permits motion", StatusCode.FAULT, "interrupted"),
+    ("FAULT: protective stop: look for its cause, then clear_fault", StatusCode.SAFETY_STOP, "failure"),
 ])  # fmt: skip
-def test_what_the_arm_s_link_ended_is_no_failure_of_the_policy(tmp_path: Path, said: str, outcome: str) -> None:
+def test_what_the_arm_s_link_ended_is_no_failure_of_the_policy(
+    tmp_path: Path, said: str, code: StatusCode, outcome: str
+) -> None:
     arm = Arm()
     made, _ = session(tmp_path, arm, attended=False)
     until(made, Phase.POLICY)
     arm.stop()
-    arm.report = ArmReport(said, "", (), 1.0)
+    arm.report = ArmReport(said, "", (), 1.0, code)
     until(made, Phase.DONE)
     assert [(one.outcome, one.why) for one in made.tally.episodes] == [(outcome, f"the arm stopped: {said}")]
 
@@ -375,8 +379,9 @@ def at_a_real_arm(tmp_path: Path, phase: Phase, monkeypatch: pytest.MonkeyPatch)
     if phase is Phase.HOMING:
         arm.tool = np.array([0.3, -0.25, 0.2])
         monkeypatch.setattr(Deployment, "start", lambda self: (0.5, 0.0, 0.3))
-        monkeypatch.setattr("cail_robot.deploy.session.SELF_RESETTING", ())
     made, hands = session(tmp_path, arm, simulated=False)
+    if phase is Phase.HOMING:
+        made.deployment = replace(made.deployment, robot=RobotSpec("stick", "a stick", "", "base", resets=Resets.SCENE))
     arm.permit()
     until(made, Phase.BY_HAND)
     hands.next = Wish(NOWHERE, (ENTER,))
@@ -441,8 +446,8 @@ def test_an_arm_that_is_not_put_back_goes_home_up_across_and_down(tmp_path: Path
     arm, home = Arm(), (0.5, 0.0, 0.3)
     arm.tool = np.array([0.3, -0.25, 0.2])
     monkeypatch.setattr(Deployment, "start", lambda self: home)
-    monkeypatch.setattr("cail_robot.deploy.session.SELF_RESETTING", ())
     made, _ = session(tmp_path, arm)
+    made.deployment = replace(made.deployment, robot=RobotSpec("stick", "a stick", "", "base", resets=Resets.SCENE))
     until(made, Phase.HOMING)
     way: list[Any] = []
     arm.after = lambda: way.append(arm.tool.copy())

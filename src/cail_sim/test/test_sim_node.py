@@ -131,5 +131,5 @@ def test_in_real_time_the_things_of_the_task_are_on_the_topics_and_reset_starts_
 
 def test_nobody_on_the_topics_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cail_robot.ros.env.PATIENCE_S", 0.5)
-    with pytest.raises(ArmError, match=r"cail up sim"):
+    with pytest.raises(ArmError, match=r"`cail up`"):
         get_task("panda-ros").make_env(1)

@@ -15,7 +15,7 @@ import pytest
 from boxes import RunningBox
 
 from cail_robot.arm import STILL, ArmError, ArmMode, Twist
-from cail_robot.control.state_machine import ArmControl, State
+from cail_robot.control.state_machine import ArmControl, State, StatusCode
 from cail_robot.robots.ur5e import kinematics
 from cail_robot.robots.ur5e.arm import UR5eArm
 from cail_robot.robots.ur5e.config import GripperConfig, UR5eConfig
@@ -134,6 +134,8 @@ def test_a_fault_stops_the_arm_until_it_is_cleared(lab: Lab, box: RunningBox, fa
     lab.move()
     box.fault(fault)
     assert text in lab.until_state(State.FAULT)
+    by_safety = fault in ("pstop", "estop", "safeguard open")
+    assert lab.control.status.code is (StatusCode.SAFETY_STOP if by_safety else StatusCode.FAULT)
     box.wait_for(moving=False)
     lab.stays_at_rest()
     if repair:

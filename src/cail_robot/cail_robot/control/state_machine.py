@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
@@ -47,6 +47,32 @@ class State(enum.Enum):
     FAULT = "FAULT"
 
 
+class StatusCode(enum.IntEnum):
+    """The status as a number, for programs; what it says is for people. Numbers are never given a new meaning."""
+
+    UNKNOWN = 0
+    """Nothing was heard yet."""
+    DISCONNECTED = 1
+    IDLE = 2
+    AWAITING_ZERO = 3
+    """Enabled: the next motion starts from a zero command."""
+    ENABLED = 4
+    """Motion is permitted."""
+    HOLDING = 5
+    FAULT = 6
+    SAFETY_STOP = 7
+    """A fault: the arm's own safety system has stopped it."""
+
+    @classmethod
+    def read(cls, values: Mapping[str, str]) -> StatusCode:
+        """The code among the values of a status message; a node of an older version has the state's name in its place."""
+        if values.get("code", "").isdecimal() and int(values["code"]) in set(cls):
+            return cls(int(values["code"]))
+        if values.get("state") == "ENABLED" and values.get("zero_command_awaited") != "False":
+            return cls.AWAITING_ZERO
+        return cls.__members__.get(values.get("state", ""), cls.UNKNOWN)
+
+
 @dataclass(frozen=True)
 class Status:
     """The state with the reason for it, what the filter last did, and whether a zero command is awaited."""
@@ -56,8 +82,18 @@ class Status:
     verdict: Verdict = Verdict.STOPPED
     text: str = ""
     needs_zero: bool = True
+    safety_stop: bool = False
+    """Of a fault: whether the arm's own safety system made it."""
     note: str = ""
     """What a person should know although the arm can move."""
+
+    @property
+    def code(self) -> StatusCode:
+        if self.state is State.ENABLED and self.needs_zero:
+            return StatusCode.AWAITING_ZERO
+        if self.state is State.FAULT and self.safety_stop:
+            return StatusCode.SAFETY_STOP
+        return StatusCode[self.state.value]
 
 
 class Command(NamedTuple):
@@ -109,6 +145,7 @@ class ArmControl:
         self._stops = 0
         self._heard_at = time.monotonic()
         self._clock_ahead: float | None = None
+        self._safety_stop = False
         self._shown_at = 0.0
         self._arm_state: ArmState | None = None
         self._advanced = time.monotonic()
@@ -288,7 +325,7 @@ class ArmControl:
             self._attempts, self._advanced = 0, time.monotonic()
             self.filter.reset()
             if self._latched is not None:
-                self._become(State.FAULT, self._latched)
+                self._become(State.FAULT, self._latched, safety_stop=self._safety_stop)
             else:
                 self._become(State.IDLE, f"connected to {self.arm.name}")
         return True
@@ -301,11 +338,11 @@ class ArmControl:
             self._recovering = True
         self.arm.recover()
 
-    def _fault(self, reason: str) -> None:
+    def _fault(self, reason: str, safety_stop: bool = False) -> None:
         """Latched: a lost and regained link does not clear it."""
-        self._recovering, self._latched = False, reason
+        self._recovering, self._latched, self._safety_stop = False, reason, safety_stop
         if self.state is not State.DISCONNECTED:
-            self._become(State.FAULT, reason)
+            self._become(State.FAULT, reason, safety_stop=safety_stop)
 
     def _disconnect(self, reason: str) -> None:
         with self._lock:
@@ -331,7 +368,7 @@ class ArmControl:
                 self._recovering, self._latched = False, None
                 self._become(State.IDLE, "the arm has recovered")
         elif state.mode is not ArmMode.RECOVERING:
-            self._fault(_texts(state))
+            self._fault(_texts(state), state.safety_stop)
         return None
 
     def _watch_clock(self, now: float) -> None:
@@ -375,9 +412,10 @@ class ArmControl:
         if stops and (self.state is State.ENABLED or (self.state is State.HOLDING and self.status.verdict is not verdict)):
             self._become(State.HOLDING, text, verdict)
 
-    def _become(self, state: State, reason: str, verdict: Verdict = Verdict.STOPPED, needs_zero: bool = True) -> None:
+    def _become(self, state: State, reason: str, verdict: Verdict = Verdict.STOPPED, needs_zero: bool = True,
+                safety_stop: bool = False) -> None:  # fmt: skip
         if (state, reason, needs_zero) != (self.status.state, self.status.reason, self.status.needs_zero):
-            self.status = Status(state, reason, verdict, "", needs_zero, self.status.note)
+            self.status = Status(state, reason, verdict, "", needs_zero, safety_stop, self.status.note)
             self._on_status(self.status)
 
     def _report(self, outcome: Outcome) -> None:

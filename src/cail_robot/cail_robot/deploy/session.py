@@ -15,7 +15,7 @@ import numpy as np
 
 from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
-from cail_core.recording.sync import Moment, Vector
+from cail_core.recording.sync import ArmSample, Vector
 from cail_robot.deploy.config import DeployConfig, Deployment, stale
 from cail_robot.deploy.homing import WayHome, at_home, no_way_home
 from cail_robot.deploy.phase import OPEN, Phase
@@ -23,6 +23,7 @@ from cail_robot.deploy.segments import Parts
 from cail_robot.deploy.stats import Played, Tally, outcome_of_stop
 from cail_robot.deploy.stress import WAY_OUT, Measuring
 from cail_robot.recording.recorder import Recorder
+from cail_robot.robot import Resets
 from cail_robot.ros.arm_link import PolicyLink, let_go
 from cail_robot.teleop.command import (
     FAILURE,
@@ -51,8 +52,6 @@ GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
 START_PATIENCE_S = 15.0
 """So long the recorder may be unable to begin, such as while the arm's rate is not known yet."""
-SELF_RESETTING = ("panda_sim",)
-"""Robots whose `reset` puts the arm back as well."""
 HEARD_WITHIN_S = 1.0
 """An arm whose newest message is younger than this is there."""
 
@@ -85,7 +84,7 @@ class Session:
         self.commander = self._name
         self._view = deployment.view()
         self._slower = deployment.slowed()
-        self._moment: Moment | None = None
+        self._moment: ArmSample | None = None
         self._stale: list[str] = []
         self._stale_since: float | None = None
         self._gripper: float | None = None
@@ -378,7 +377,7 @@ class Session:
             return NOWHERE
         if not self.link.permitted and not self.dry_run:
             if self.link.state not in ("ENABLED", "HOLDING"):
-                self._stop(f"the arm stopped: {self.link.report.state}", outcome_of_stop(self.link.report.state))
+                self._stop(f"the arm stopped: {self.link.report.state}", outcome_of_stop(self.link.report.code))
             elif not self._held:
                 self._held = True
                 self.tally.holds += 1
@@ -435,7 +434,7 @@ class Session:
     def _prepare(self) -> None:
         """To the start of the next episode: the arm first, then the scene."""
         home = self.deployment.start()
-        if home is None or self.deployment.robot in SELF_RESETTING or self._moment is None:
+        if home is None or self.deployment.robot.resets is Resets.ALL or self._moment is None:
             return self._put_back()
         if at_home(self._moment.pose, home, self.deployment.limits, self.config):
             return self._put_back()

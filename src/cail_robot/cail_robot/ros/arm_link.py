@@ -1,4 +1,4 @@
-"""The arm as those need it who command it from outside its node: the desk of a recording, a policy at work. No ROS here."""
+"""Client-side interface of an arm's node: what the desk of a recording and a policy at work need of it. No ROS here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from cail_core.recording.sync import Moment, Vector
+from cail_core.recording.sync import ArmSample, Vector
+from cail_robot.control.state_machine import StatusCode
 from cail_robot.teleop.command import NOWHERE, Axes
 
 LET_GO_S = 1.0
@@ -23,10 +24,12 @@ class ArmReport:
     """What the safety filter did to the last command, where it did something."""
     position: tuple[float, ...] = ()
     gripper: float | None = None
+    code: StatusCode = StatusCode.UNKNOWN
+    """`state` for programs."""
 
 
 class ArmLink(Protocol):
-    """The arm as the desk needs it; `TeleopNode` is it over ROS."""
+    """The arm as the desk needs it; `ArmClient` is it over ROS."""
 
     report: ArmReport
 
@@ -70,7 +73,7 @@ class ArmLink(Protocol):
 
 
 class PolicyLink(ArmLink, Protocol):
-    """The arm and the scene as a deployment needs them; `PolicyNode` is it over ROS."""
+    """The arm and the scene as a deployment needs them; `ArmClient` is it over ROS."""
 
     needs: tuple[str, ...]
 
@@ -90,7 +93,7 @@ class PolicyLink(ArmLink, Protocol):
         """Which poses are not of the arm's base frame, and of which."""
         ...
 
-    def look(self, gripper_cmd: float | None) -> Moment | None: ...
+    def look(self, gripper_cmd: float | None) -> ArmSample | None: ...
 
     def executed(self) -> list[tuple[float, Vector]]:
         """How long ago, by its stamp, each twist was executed that came since the last call, and which, the oldest first."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -20,7 +22,7 @@ from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
 from cail_core.errors import ConfigError, listed
-from cail_robot.arm import STILL, Arm, ArmState, Twist
+from cail_robot.arm import STILL, Arm, ArmState, Drawn, Restarting, Twist
 from cail_robot.control.loop_timer import Pace
 from cail_robot.control.safety_log import SafetyLog
 from cail_robot.control.state_machine import ArmControl, Cycle, State, Status
@@ -56,6 +58,7 @@ class ArmNode(Node):  # type: ignore[misc]
         self._unnumbered = False
         self._logged = ""
         self._limit_faults: Callable[[Limits], list[str]] = getattr(arm, "limit_faults", lambda limits: [])
+        self._episodes, self._events = 0, None
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0,
                              read_only=True)  # fmt: skip
@@ -110,13 +113,14 @@ class ArmNode(Node):  # type: ignore[misc]
 
     def _describe(self, arm: Arm) -> None:
         """The robot's URDF, where the arm has one: for RViz, robot_state_publisher and whoever needs the names of its frames."""
-        urdf = getattr(arm, "description", "")
+        drawn = arm if isinstance(arm, Drawn) else None
+        urdf = drawn.description if drawn else ""
         self._declare("robot_description", urdf, "the robot as URDF; also on the topic robot_description", read_only=True)
         if urdf:
             self._description = self.create_publisher(String, "robot_description", STATUS_QOS)
             self._description.publish(String(data=urdf))
-        self._fingers: tuple[str, ...] = getattr(arm, "finger_joints", ())
-        self._finger_travel_m: float = getattr(arm, "finger_travel_m", 0.0)
+        self._fingers = drawn.finger_joints if drawn else ()
+        self._finger_travel_m = drawn.finger_travel_m if drawn else 0.0
 
     def set_up(self) -> None:
         """What a node for a particular arm adds, before its control loop starts."""
@@ -219,6 +223,7 @@ class ArmNode(Node):  # type: ignore[misc]
         message.message = f"{status.state.value}: {status.reason}"
         message.hardware_id = self.control.arm.name if hasattr(self, "control") else ""
         message.values = pairs(
+            code=int(status.code),
             state=status.state.value,
             reason=status.reason,
             filter=status.verdict.value,
@@ -304,10 +309,33 @@ class ArmNode(Node):  # type: ignore[misc]
         return response
 
     def _on_reset(self, request: Any, response: Any) -> Any:
-        """A real scene is put back by a person."""
-        response.success = False
-        response.message = "put the task back to its start by hand; this arm cannot"
+        """A real scene is put back by a person; an arm that can put itself back does, and says so on `episode_event`."""
+        arm = self.control.arm
+        if not isinstance(arm, Restarting):
+            response.success = False
+            response.message = "put the task back to its start by hand; this arm cannot"
+            return response
+
+        def put_back() -> None:
+            arm.restart()
+            self.control.start_anew()
+
+        try:
+            self.control.in_loop(put_back)
+        except TimeoutError:
+            response.success, response.message = False, f"{self.control.state.value}: the arm does not answer; try again"
+            return response
+        self._episodes += 1
+        self.tell("started", self._episodes)
+        response.success, response.message = True, f"the arm is back at its start: {self._episodes} episodes so far"
         return response
+
+    def tell(self, event: str, episode: int) -> None:
+        """Say on `episode_event` what became of an episode."""
+        if self._events is None:
+            self._events = self.create_publisher(String, "episode_event", STATE_QOS)
+        text = json.dumps({"event": event, "episode": episode, "time": self.seconds()})
+        self.send(self._events, String(data=text))
 
     # Parameters: every limit, with its type, range and description.
 

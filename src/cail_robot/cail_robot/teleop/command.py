@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
@@ -112,6 +112,15 @@ class HeldKeys:
                 axis, sign = MOVES[key]
                 found[axis] = float(sign)
         return found[0], found[1], found[2], found[3], found[4], found[5]
+
+
+@runtime_checkable
+class NodeInput(Input, Protocol):
+    """One that hears topics."""
+
+    def join(self, node: Any) -> None:
+        """The node to hear them with, before the first `read`."""
+        ...
 
 
 class Keyboard:

@@ -11,7 +11,6 @@ import numpy as np
 
 from cail_core.config import find_config, load_config, setting
 from cail_core.errors import ConfigError, listed
-from cail_core.recording.pick_place import PickPlaceAvoidView
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import (
     ACTION_NAMES,
@@ -23,6 +22,7 @@ from cail_core.tasks.pick_place_avoid import (
     sensors,
     view,
 )
+from cail_core.tasks.pick_place_avoid.topics import NEEDS, PickPlaceAvoidView
 from cail_core.tasks.variation import NOTHING, Variation
 from cail_robot.safety.limits import Limits
 from cail_sim.bullet.arm import PANDA, ArmModel
@@ -108,6 +108,7 @@ class Panda:
             limits={name: getattr(self.config.limits, name) for name in SHOWN_LIMITS},
             gates=gates(task),
             sensors=sensors(),
+            needs=NEEDS,
             simulated_by=self.simulated_by,
         )
 

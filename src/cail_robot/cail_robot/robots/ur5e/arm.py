@@ -17,7 +17,7 @@ from cail_core.errors import MissingDependency, how_to_add
 from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 from cail_robot.robots.ur5e import kinematics
 from cail_robot.robots.ur5e.config import UR5eConfig
-from cail_robot.robots.ur5e.link import NO_COMMAND, Command, Link, Mode, State
+from cail_robot.robots.ur5e.link import NO_COMMAND, SAFETY_STOPS, Command, Link, Mode, State
 from cail_robot.safety.limits import Limits
 
 MODES = {
@@ -124,6 +124,7 @@ class UR5eArm:
             faults=(state.text,) if state.text else (),
             locked=mode is ArmMode.FAULT and state.text.startswith(LOCKED),
             notes=(state.note,) if state.note else (),
+            safety_stop=state.text in SAFETY_STOPS,
             jacobian=kinematics.jacobian(state.q, self.config.tool_offset),
         )
 

@@ -26,7 +26,7 @@ class UR5eLimits(Limits):
 
     Joints: data sheet of the UR5e, ±360° and 180 °/s; a little less, so that the filter acts before the box does. Decelerations:
     UR's manuals give measured stops of category 0 from 183 °/s, fully stretched, 5 kg (UR5, manual 3.4.5, A.1; the UR5e's has
-    graphs only): base 244 ms, shoulder 530 ms, elbow 164 ms, so 13, 6 and 19 rad/s². In nine of ten places of the default workspace
+    graphs only): base 244 ms, shoulder 530 ms, elbow 164 ms, so 13, 6 and 19 rad/s². In nine of ten places of the default box
     2.5 m/s² at the tool ask for at most 6.2 rad/s² of the shoulder. `kinematics.JOINT_DECELERATION` is the simulated box's.
     """
 

@@ -22,6 +22,19 @@ _SIZE = _STATE_AT + _STATE.size
 _TRIES = 1000
 
 
+SAFETY_TEXTS = (
+    (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then unlock"),
+    (1 << 9, "safety fault: see the pendant"),
+    (1 << 8, "safety violation: see the pendant"),
+    (1 << 2, "protective stop: look for its cause, then unlock"),
+    (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
+    (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
+    (1 << 10, "stopped by the safety system (enabling device, safeguard of automatic mode): see the pendant, then clear_fault"),
+)
+"""Bits of the box's safety status, and what they say to people."""
+SAFETY_STOPS = frozenset(text for _, text in SAFETY_TEXTS)
+
+
 class Mode(enum.IntEnum):
     """What the RTDE loop is doing."""
 

@@ -28,7 +28,7 @@ from cail_robot.control.realtime import realtime
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.robots.ur5e.dashboard import Dashboard, DashboardError
 from cail_robot.robots.ur5e.gripper import GripperThread
-from cail_robot.robots.ur5e.link import Command, Link, Mode, State
+from cail_robot.robots.ur5e.link import SAFETY_TEXTS, Command, Link, Mode, State
 
 PERIOD_S = 0.002
 LONGEST_PERIOD_S = 0.0025
@@ -53,15 +53,6 @@ FOLLOW_S = 0.3
 FOLLOW_SPEEDS = (0.005, 0.02)
 """m/s and rad/s; slower commands are not looked after."""
 
-SAFETY_TEXTS = (
-    (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then unlock"),
-    (1 << 9, "safety fault: see the pendant"),
-    (1 << 8, "safety violation: see the pendant"),
-    (1 << 2, "protective stop: look for its cause, then unlock"),
-    (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
-    (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
-    (1 << 10, "stopped by the safety system (enabling device, safeguard of automatic mode): see the pendant, then clear_fault"),
-)
 REMOTE_OFF = "remote control is off: switch the pendant to remote control, then clear_fault"
 
 EXIT_LINK, EXIT_SETUP = 4, 5
@@ -171,7 +162,7 @@ class Loop:
                     if not first:
                         self._recover()
                     elif self._occupied():
-                        raise Fault("a program runs on the box, and it is not this one's: end it at the pendant; clear_fault ends it")
+                        raise Fault("a program runs on the box, not this one's: end it at the pendant; clear_fault ends it")
                     self.take_control()
                     self.drive()
                 except Fault as fault:
@@ -313,7 +304,7 @@ class Loop:
             if now - asked_remote > REMOTE_EVERY_S:
                 asked_remote = now
                 if not remote.ask(now):
-                    raise Fault("the Dashboard server is silent: whether remote control is on is not known; clear_fault asks again")
+                    raise Fault("the Dashboard server is silent: is remote control on? clear_fault asks again")
             if self.mode is Mode.READY:
                 if (text := self.slowed() or remote.text) != "":
                     self._hold(Mode.BLOCKED, text)

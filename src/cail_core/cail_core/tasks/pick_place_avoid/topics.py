@@ -1,4 +1,4 @@
-"""Pick-place-avoid as the arm's topics show it: the task of `cail_core.tasks.pick_place_avoid`, without a time limit.
+"""Pick-place-avoid as the arm's topics show it: the task of `task`, without a time limit.
 
 A person may take as long as they need; the gripper does what they command.
 """
@@ -11,14 +11,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cail_core.errors import BadInput
-from cail_core.recording.sync import Moment, Vector
-from cail_core.tasks.pick_place_avoid import PickPlaceAvoid, PickPlaceAvoidConfig, Scene, Vec
+from cail_core.geometry import position, up_axis
+from cail_core.recording.sync import ArmSample, Vector
+from cail_core.recording.topics import POSE
+from cail_core.tasks.pick_place_avoid.task import PickPlaceAvoid, PickPlaceAvoidConfig, Scene
+
+NEEDS = dict.fromkeys(("object_pose", "obstacle_pose", "target_pose"), POSE)
 
 
 class PickPlaceAvoidView:
     """`bottle`, `obstacle` and `target` come from `object_pose`, `obstacle_pose` and `target_pose`."""
-
-    needs = ("object_pose", "obstacle_pose", "target_pose")
 
     def __init__(self, config: PickPlaceAvoidConfig, rate: int, *, grasped: bool, explicit_gripper: bool) -> None:
         if config.ticks_per_s % rate:
@@ -26,19 +28,19 @@ class PickPlaceAvoidView:
         self._task = PickPlaceAvoid(replace(config, ticks_per_decision=config.ticks_per_s // rate), sys.maxsize)
         self._full_speed, self._grasped, self._explicit = config.max_speed, grasped, explicit_gripper
 
-    def begin(self, moment: Moment) -> None:
+    def begin(self, moment: ArmSample) -> None:
         self._task.begin(self._scene(moment), closing=self._closing(moment))
 
-    def observe(self, moment: Moment) -> Sequence[float]:
+    def observe(self, moment: ArmSample) -> Sequence[float]:
         return self._task.observe(self._scene(moment))
 
-    def advance(self, moment: Moment, executed: Vector) -> tuple[float, str | None]:
+    def advance(self, moment: ArmSample, executed: Vector) -> tuple[float, str | None]:
         scene = self._scene(moment)
         self._task.gripper(scene, -1.0 if self._closing(moment) else 1.0)
         reward, outcome = self._task.advance(scene, (executed[0], executed[1], executed[2]))
         return reward, None if outcome is None else outcome.value
 
-    def action(self, twist: Vector, moment: Moment) -> Sequence[float]:
+    def action(self, twist: Vector, moment: ArmSample) -> Sequence[float]:
         gripper = [-1.0 if self._closing(moment) else 1.0] if self._explicit else []
         return [v / self._full_speed for v in twist[:3]] + gripper
 
@@ -47,26 +49,16 @@ class PickPlaceAvoidView:
         k = min(1.0, self._full_speed / max(math.sqrt(x * x + y * y + z * z), 1e-9))  # the norm is cut, the direction kept
         return k * x, k * y, k * z, 0.0, 0.0, 0.0
 
-    def gripper(self, moment: Moment, action: Sequence[float]) -> float:
+    def gripper(self, moment: ArmSample, action: Sequence[float]) -> float:
         """As the action says, else by the reflex that the policy was trained with."""
         return 0.0 if self._task.gripper(self._scene(moment), float(action[3]) if self._explicit else None) else 1.0
 
-    def _closing(self, moment: Moment) -> bool:
+    def _closing(self, moment: ArmSample) -> bool:
         return self._grasped if moment.gripper_cmd is None else moment.gripper_cmd < 0.5
 
-    def _scene(self, moment: Moment) -> Scene:
-        bottle, obstacle, target = (moment.things[name] for name in self.needs)
+    def _scene(self, moment: ArmSample) -> Scene:
+        bottle, obstacle, target = (moment.things[name] for name in NEEDS)
         return Scene(
-            _position(moment.pose), _position(bottle), _up(bottle), _position(obstacle), _up(obstacle), _position(target),
-            moment.gripper,
+            position(moment.pose), position(bottle), up_axis(bottle[3:]), position(obstacle), up_axis(obstacle[3:]),
+            position(target), moment.gripper,
         )  # fmt: skip
-
-
-def _position(pose: Vector) -> Vec:
-    return pose[0], pose[1], pose[2]
-
-
-def _up(pose: Vector) -> Vec:
-    """The z axis of the pose's frame."""
-    x, y, z, w = pose[3:]
-    return 2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)
