@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
+from cail_robot.robots.ur5e.reach import unreachable
 from cail_robot.safety.limits import Limits
 
 LONGEST_TOOL_M = 0.6
@@ -105,7 +106,9 @@ class UR5eConfig:
         """What acts, for the start's log and for `status`: the file, the tool, what hangs on it, the gripper."""
         x, y, z, *turn = self.tool_offset
         turned = f" turned by {', '.join(f'{v:g}' for v in turn)} rad" if any(turn) else ""
+        missed = unreachable(self.limits, self.tool_offset)
+        reach = f"; {missed:.0%} of the workspace cannot be reached with the tool down: the arm stops before it" if missed else ""
         return (
             f"settings {source or 'of the program'}: tool {x:g}, {y:g}, {z:g} m from the flange{turned}, {self.payload_kg:g} kg,"
-            f" gripper {self.gripper.kind}, box {self.robot_ip}"
+            f" gripper {self.gripper.kind}, box {self.robot_ip}{reach}"
         )
