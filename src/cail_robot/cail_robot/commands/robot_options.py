@@ -75,6 +75,11 @@ class Chosen:
     def nodes(self) -> list[Any]:
         return list(self.bringup.nodes(self.options))
 
+    def about(self) -> list[str]:
+        """What it goes by: file, tool, payload, box, where it has them, and speeds."""
+        own = self.bringup.about(self.options)
+        return [*([own] if own else []), self.limits.text()]
+
 
 def bring_up(args: argparse.Namespace, spec: RobotSpec) -> Chosen | None:
     """None where its node runs already. What is missing, or what it does not take, is said before anything starts."""

@@ -47,8 +47,10 @@ class UR5e(Bringup):
 
 def settings(args: argparse.Namespace) -> UR5eConfig:
     """What the options say of the arm."""
-    config = load_with_limits(UR5eConfig, find_config(args.config), args.limits, of="ur5e")
-    return dataclasses.replace(config, robot_ip=args.robot_ip) if getattr(args, "robot_ip", None) else config
+    config = load_config(UR5eConfig, find_config(args.config))
+    if args.robot_ip:
+        config = dataclasses.replace(config, robot_ip=args.robot_ip)
+    return dataclasses.replace(config, limits=load_config(UR5eLimits, find_config(args.limits))) if args.limits else config
 
 
 def source(args: argparse.Namespace) -> str:
