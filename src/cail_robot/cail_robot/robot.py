@@ -103,10 +103,6 @@ class Bringup:
 
         return load_limits(getattr(args, "limits", None))
 
-    def about(self, args: argparse.Namespace) -> str:
-        """What it goes by beside its limits, in a line: settings file, tool, payload."""
-        return ""
-
     def check(self, args: argparse.Namespace) -> None:
         """What can be known before the node starts; a CailError says what is missing."""
 

@@ -356,7 +356,7 @@ def test_a_program_of_somebody_else_is_not_ended_without_being_asked(box: Runnin
         assert box.status()["runtime"] == "PLAYING"
         arm.connect()
         until(lambda: arm.read().mode is ArmMode.FAULT, "a fault", arm)
-        assert "another program runs on the box" in arm.read().faults[0]
+        assert "a program runs on the box" in arm.read().faults[0]
         assert box.status()["runtime"] == "PLAYING"
         other.stopScript()
         other.disconnect()

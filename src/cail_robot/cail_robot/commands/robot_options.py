@@ -68,10 +68,6 @@ class Chosen:
     limits: Limits
     """Those that its node will start with, those of a parameter file included."""
 
-    def acts(self) -> list[str]:
-        """What the arm that is about to start goes by: file, tool, payload, box, speeds."""
-        return [text for text in (self.bringup.about(self.options), self.limits.text()) if text]
-
     def nodes(self) -> list[Any]:
         return list(self.bringup.nodes(self.options))
 

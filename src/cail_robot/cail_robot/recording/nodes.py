@@ -39,7 +39,6 @@ class RecorderNode(Node):  # type: ignore[misc]
         super().__init__("recorder", namespace=namespace)
         self._recorder = recorder
         self._frame = ""
-        self._things = frozenset(recorder.needs)
         self._events = self.create_publisher(String, "episode_event", STATE_QOS)
         by_hand = ByHand()
         self._topics = {
@@ -48,11 +47,6 @@ class RecorderNode(Node):  # type: ignore[misc]
                 callback_group=by_hand)
             for topic in recorder.topics.values()
         }  # fmt: skip
-
-    def _heard_by(self, name: str) -> QoSProfile:
-        if name in self._things:
-            return THINGS_QOS
-        return STATUS_QOS if name == "status" else RECORDING_QOS
 
     def listen(self) -> None:
         """Take what has come, in the order in which it was sent."""

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
@@ -67,7 +67,6 @@ class ArmClient(Node):  # type: ignore[misc]
         """Of `episode_event`; heard with samples only."""
         self.needs = (*SAMPLED, *(needs or ()))
         self.frame = ""
-        self._frames: dict[str, str] = {}
         self.stamp = 0.0
         """Of the arm's newest pose: its clock may be a simulator's."""
         self._sync = None if needs is None else TopicSynchronizer(needs)

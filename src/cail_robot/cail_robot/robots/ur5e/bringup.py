@@ -47,10 +47,8 @@ class UR5e(Bringup):
 
 def settings(args: argparse.Namespace) -> UR5eConfig:
     """What the options say of the arm."""
-    config = load_config(UR5eConfig, find_config(args.config))
-    if args.robot_ip:
-        config = dataclasses.replace(config, robot_ip=args.robot_ip)
-    return dataclasses.replace(config, limits=load_config(UR5eLimits, find_config(args.limits))) if args.limits else config
+    config = load_with_limits(UR5eConfig, find_config(args.config), args.limits, of="ur5e")
+    return dataclasses.replace(config, robot_ip=args.robot_ip) if args.robot_ip else config
 
 
 def source(args: argparse.Namespace) -> str:
