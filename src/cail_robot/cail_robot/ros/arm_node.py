@@ -22,7 +22,7 @@ from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
 from cail_core.errors import ConfigError, listed
-from cail_robot.arm import STILL, Arm, ArmState, Drawn, Restarting, Twist
+from cail_robot.arm import STILL, Arm, ArmState, Configured, Drawn, Restarting, Twist
 from cail_robot.control.loop_timer import Pace
 from cail_robot.control.safety_log import SafetyLog
 from cail_robot.control.state_machine import ArmControl, Cycle, State, Status
@@ -57,8 +57,10 @@ class ArmNode(Node):  # type: ignore[misc]
         self._published = self._unpublished = 0
         self._unnumbered = False
         self._logged = ""
-        self._limit_faults: Callable[[Limits], list[str]] = getattr(arm, "limit_faults", lambda limits: [])
         self._episodes, self._events = 0, None
+        configured = arm if isinstance(arm, Configured) else None
+        self._limit_faults: Callable[[Limits], list[str]] = configured.limit_faults if configured else lambda limits: []
+        self._settings = configured.settings_text if configured else ""
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0,
                              read_only=True)  # fmt: skip
