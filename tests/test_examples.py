@@ -112,14 +112,15 @@ def test_demonstrations_of_the_task_are_collected_and_learned_from(outside: dict
     assert (run / "policy" / "policy.json").is_file()
 
 
-def test_the_example_of_an_arm_is_what_cail_new_writes() -> None:
-    for path, text in written("arm", "my_arm").items():
-        assert (EXAMPLES / "my_arm" / path).read_text(encoding="utf-8") == text, path
+@pytest.mark.parametrize(("kind", "name", "folder"), [("arm", "my_arm", "my_arm"), ("method", "my-method", "my_method")])
+def test_the_example_is_what_cail_new_writes(kind: str, name: str, folder: str) -> None:
+    for path, text in written(kind, name).items():
+        assert (EXAMPLES / folder / path).read_text(encoding="utf-8") == text, path
 
 
 @pytest.mark.parametrize("kind", kinds())
 def test_what_cail_new_writes_installs_and_passes_its_test(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    name = {"arm": "lab_arm", "task": "pour-tea"}.get(kind, f"own-{kind}")
+    name = {"arm": "lab_arm", "task": "pour-tea", "method": "best-third"}[kind]
     out = tmp_path / "package"
     assert main(["new", kind, name, "--out", str(out)]) == 0
     assert f"my{kind}" not in "".join(path.read_text() for path in out.rglob("*") if path.is_file()).lower().replace("_", "")

@@ -22,8 +22,9 @@ NAME = re.compile(r"[a-z][a-z0-9]*([_-][a-z0-9]+)*")
 def register(commands: Any) -> None:
     p = commands.add_parser(
         "new",
-        help="begin a package with a task or an arm of your own",
-        description="Write a package with a task or an arm of your own: installed, it is one of cail's (docs/extending.md).",
+        help="begin a package with a task, an arm or a method of your own",
+        description="Write a package with a task, an arm or a method of your own: installed, it is one of cail's; see"
+        " docs/extending.md.",
     )
     p.add_argument("kind", choices=kinds(), help="what it brings")
     p.add_argument("name", metavar="NAME", help="small letters and digits, words parted by _ or -")
