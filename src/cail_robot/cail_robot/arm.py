@@ -6,7 +6,7 @@ Positions in metres, angles in radians, twists as (vx, vy, vz, wx, wy, wz) of th
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,13 @@ from cail_core.errors import CailError
 from cail_core.geometry import STILL, Quaternion, Twist
 from cail_core.geometry import Vector3 as Vector
 
+if TYPE_CHECKING:
+    from cail_robot.safety.limits import Limits
+
 __all__ = [
-    "STILL", "Arm", "ArmError", "ArmMode", "ArmState", "Drawn", "Quaternion", "Restarting", "Twist", "Vector", "state_dict",
-]
+    "STILL", "Arm", "ArmError", "ArmMode", "ArmState", "Configured",
+    "Drawn", "Quaternion", "Restarting", "Twist", "Vector", "state_dict",
+]  # fmt: skip
 
 
 class ArmError(CailError):
@@ -117,6 +121,18 @@ class Drawn(Protocol):
     finger_joints: tuple[str, ...]
     finger_travel_m: float
     """How far each finger goes from closed to open."""
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """An arm with settings of its own."""
+
+    settings_text: str
+    """What it goes by, in a line for people."""
+
+    def limit_faults(self, limits: Limits) -> list[str]:
+        """What is wrong with limits that it should move within."""
+        ...
 
 
 @runtime_checkable

@@ -103,12 +103,12 @@ class Bringup:
 
         return load_limits(getattr(args, "limits", None))
 
-    def about(self, args: argparse.Namespace) -> str:
-        """What it goes by beside its limits, in a line: settings file, tool, payload."""
-        return ""
-
     def check(self, args: argparse.Namespace) -> None:
         """What can be known before the node starts; a CailError says what is missing."""
+
+    def about(self, args: argparse.Namespace) -> str:
+        """What it goes by beside its limits, such as a settings file; said when it starts."""
+        return ""
 
     def description(self) -> str:
         """The robot as URDF; empty where there is none."""
@@ -126,7 +126,10 @@ class Bringup:
         from cail_robot.ros.arm_node import ArmNode
 
         self.check(args)
-        return [ArmNode(self.arm(args), self.limits(args), namespace=args.namespace)]
+        arm = self.arm(args)
+        if not hasattr(arm, "simulated"):
+            arm.simulated = self.spec.simulated
+        return [ArmNode(arm, self.limits(args), namespace=args.namespace)]
 
 
 def robot_names() -> list[str]:

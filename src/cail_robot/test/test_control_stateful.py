@@ -71,7 +71,7 @@ class Operation(RuleBasedStateMachine):
                 self.speed = 0.0
                 continue
             speed = math.hypot(*self.arm.twist[:3])
-            if speed > 0.0 and speed >= self.speed - 1e-12:  # not braking
+            if speed > 0.005 and speed >= self.speed - 1e-9:  # not coming to rest
                 assert self.granted, f"motion that nobody permitted: {self.control.status}"
                 assert self.zeroed, f"motion that did not begin from rest: {self.control.status}"
                 assert self.clock.now - self.last_command <= 0.08 + 0.011, "motion by a command of long ago"

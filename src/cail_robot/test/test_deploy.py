@@ -381,7 +381,7 @@ def at_a_real_arm(tmp_path: Path, phase: Phase, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(Deployment, "start", lambda self: (0.5, 0.0, 0.3))
     made, hands = session(tmp_path, arm, simulated=False)
     if phase is Phase.HOMING:
-        made.deployment = replace(made.deployment, robot=RobotSpec("stick", "a stick", "", "base"))
+        made.deployment = replace(made.deployment, robot=RobotSpec("stick", "a stick", "", "base", resets=Resets.SCENE))
     arm.permit()
     until(made, Phase.BY_HAND)
     hands.next = Wish(NOWHERE, (ENTER,))

@@ -215,7 +215,7 @@ def test_who_lowers_a_limit_in_limits_yaml_lowers_it_for_every_robot_that_does_n
     assert (found.max_linear_speed, found.max_angular_speed, found.stale_after_s) == (0.1, 0.3, Limits().stale_after_s)
     over = load_with_limits(Robot, tmp_path / "stick.yaml", str(tmp_path / "over.yaml")).limits
     assert over == replace(found, table_height_m=0.05)
-    assert load_with_limits(Robot, tmp_path / "stick.yaml", "limits").limits.max_angular_speed == 0.2
+    assert load_with_limits(Robot, tmp_path / "stick.yaml", "limits").limits.max_angular_speed == 0.3, "the robot's own stays"
     assert load_limits(str(tmp_path / "over.yaml")).max_linear_speed == 0.1
 
 

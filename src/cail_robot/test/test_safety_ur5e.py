@@ -159,3 +159,10 @@ def test_a_file_that_names_some_limits_keeps_the_others_of_a_ur5e() -> None:
 
     config = build(UR5eConfig, {"limits": {"max_linear_speed": 0.1}}, "my.yaml")
     assert (config.limits.max_linear_speed, config.limits.max_joint_speed, config.limits.max_tilt_rad) == (0.1, (2.0,) * 6, 0.35)
+
+
+def test_what_of_the_box_cannot_be_reached_is_said_at_the_start() -> None:
+    text = UR5eConfig().text("my.yaml")
+    assert "of the workspace cannot be reached with the tool down" in text
+    near = UR5eConfig(limits=UR5eLimits(workspace_low=(0.3, -0.2, 0.05), workspace_high=(0.6, 0.2, 0.4)))
+    assert "cannot be reached" not in near.text("my.yaml")

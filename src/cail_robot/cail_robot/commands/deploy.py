@@ -125,7 +125,7 @@ def _run(args: argparse.Namespace) -> int:
             nodes.listen(RecorderNode(recorder, args.namespace))
         if isinstance(source, NodeInput):
             source.join(node)
-        in_force = [text for text in (node.settings, plan.limits.text()) if text] if arm is None else arm.acts()
+        in_force = [text for text in (node.settings, plan.limits.text()) if text] if arm is None else arm.about()
         for note in (nodes.scheduling, *in_force, *plan.notes):
             say(f"cail: {note}")
         session = Session(

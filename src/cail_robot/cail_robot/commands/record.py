@@ -80,7 +80,7 @@ def _run(args: argparse.Namespace) -> int:
         from cail_robot.ros.runtime import Nodes  # first: it says how to add rclpy where it is missing
 
         nodes = stack.enter_context(Nodes(with_arm=arm is not None, params_file=args.params_file))
-        for note in (nodes.scheduling, *([] if arm is None else arm.acts())):
+        for note in (nodes.scheduling, *([] if arm is None else arm.about())):
             say(f"cail record: {note}")
         from cail_robot.recording.nodes import RecorderNode
         from cail_robot.ros.arm_client import ArmClient

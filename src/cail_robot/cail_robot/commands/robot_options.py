@@ -68,12 +68,13 @@ class Chosen:
     limits: Limits
     """Those that its node will start with, those of a parameter file included."""
 
-    def acts(self) -> list[str]:
-        """What the arm that is about to start goes by: file, tool, payload, box, speeds."""
-        return [text for text in (self.bringup.about(self.options), self.limits.text()) if text]
-
     def nodes(self) -> list[Any]:
         return list(self.bringup.nodes(self.options))
+
+    def about(self) -> list[str]:
+        """What it goes by: file, tool, payload, box, where it has them, and speeds."""
+        own = self.bringup.about(self.options)
+        return [*([own] if own else []), self.limits.text()]
 
 
 def bring_up(args: argparse.Namespace, spec: RobotSpec) -> Chosen | None:

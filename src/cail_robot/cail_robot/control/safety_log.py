@@ -1,7 +1,7 @@
 """A log of what an arm's states were and why, outside of any recording: for whoever asks afterwards what happened.
 
-One line of JSON for each change, in `$XDG_STATE_HOME/cail/safety-events.jsonl` (`~/.local/state` without it). Each says by
-which code, limits and settings the arm went.
+One line of JSON for each change, in `$XDG_STATE_HOME/cail/safety-events.jsonl` (`~/.local/state` without it). Each says by which
+code, limits and settings the arm went.
 """
 
 from __future__ import annotations

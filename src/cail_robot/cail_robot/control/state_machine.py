@@ -84,6 +84,8 @@ class Status:
     needs_zero: bool = True
     safety_stop: bool = False
     """Of a fault: whether the arm's own safety system made it."""
+    note: str = ""
+    """What a person should know although the arm can move."""
 
     @property
     def code(self) -> StatusCode:
@@ -92,8 +94,6 @@ class Status:
         if self.state is State.FAULT and self.safety_stop:
             return StatusCode.SAFETY_STOP
         return StatusCode[self.state.value]
-    note: str = ""
-    """What a person should know although the arm can move."""
 
 
 class Command(NamedTuple):
@@ -142,10 +142,10 @@ class ArmControl:
         self._alone_since = float("-inf")
         self._recovering = False
         self._latched: str | None = None
-        self._safety_stop = False
         self._stops = 0
         self._heard_at = time.monotonic()
         self._clock_ahead: float | None = None
+        self._safety_stop = False
         self._shown_at = 0.0
         self._arm_state: ArmState | None = None
         self._advanced = time.monotonic()

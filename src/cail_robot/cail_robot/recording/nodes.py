@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticStatus
@@ -17,6 +17,7 @@ from std_msgs.msg import String
 
 from cail_core.recording import cdr
 from cail_core.recording.bag import Message
+from cail_core.recording.topics import POSE
 from cail_robot.recording.recorder import Recorder
 from cail_robot.ros.arm_client import THINGS_QOS, TYPES
 from cail_robot.ros.runtime import STATE_QOS, STATUS_QOS, ByHand, taken
@@ -38,20 +39,14 @@ class RecorderNode(Node):  # type: ignore[misc]
         super().__init__("recorder", namespace=namespace)
         self._recorder = recorder
         self._frame = ""
-        self._things = frozenset(recorder.needs)
         self._events = self.create_publisher(String, "episode_event", STATE_QOS)
         by_hand = ByHand()
         self._topics = {
             topic.name: self.create_subscription(
-                TYPES[topic.type], topic.name, _not_called, self._heard_by(topic.name), raw=True,
+                TYPES[topic.type], topic.name, _not_called, _heard_by(topic.name, recorder.needs), raw=True,
                 callback_group=by_hand)
             for topic in recorder.topics.values()
         }  # fmt: skip
-
-    def _heard_by(self, name: str) -> QoSProfile:
-        if name in self._things:
-            return THINGS_QOS
-        return STATUS_QOS if name == "status" else RECORDING_QOS
 
     def listen(self) -> None:
         """Take what has come, in the order in which it was sent."""
@@ -61,7 +56,7 @@ class RecorderNode(Node):  # type: ignore[misc]
         for sent_ns, name, data, info in sorted(came, key=lambda message: message[0]):
             if name == "ee_pose":
                 self._frame = self._frame or cdr.read_stamped(data, 7).frame
-            elif name in self._things and self._frame and (frame := cdr.read_stamped(data, 0).frame) != self._frame:
+            elif frame := self._other_frame(name, data):
                 self._recorder.warning = f"{name} is in frame '{frame}', expected '{self._frame}': it is not recorded"
                 continue
             count = info.get("publication_sequence_number") or 0
@@ -69,6 +64,13 @@ class RecorderNode(Node):  # type: ignore[misc]
             self._recorder.hear(message, sent_ns or None)
             if name == "status":
                 self._on_status(deserialize_message(data, DiagnosticStatus))
+
+    def _other_frame(self, name: str, data: bytes) -> str:
+        """Of a pose that is not of the arm's base frame."""
+        if not self._frame or self._recorder.needs.get(name) != POSE:
+            return ""
+        frame = cdr.read_stamped(data, 7).frame
+        return "" if frame == self._frame else frame or "(none)"
 
     def _on_status(self, message: Any) -> None:
         period = {pair.key: pair.value for pair in message.values}.get("publish_period_s")
@@ -78,6 +80,12 @@ class RecorderNode(Node):  # type: ignore[misc]
         """Say on `episode_event` what happened to the recording."""
         text = {"event": event, "episode": self._recorder.episodes, "recording": True, "time": time.time()}
         self._events.publish(String(data=json.dumps(text)))
+
+
+def _heard_by(name: str, needs: Mapping[str, str]) -> QoSProfile:
+    if name in needs:
+        return THINGS_QOS
+    return STATUS_QOS if name == "status" else RECORDING_QOS
 
 
 def _not_called(data: bytes) -> None:

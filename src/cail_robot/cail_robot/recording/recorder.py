@@ -93,7 +93,7 @@ class Recorder:
         """Why the last recording stopped by itself."""
         self._task, self._robot, self._namespace, self._trim = task, robot, namespace, trim or Trim()
         self.needs = task.spec.needs
-        self.topics = topics_with(self.needs)
+        self.topics = topics_with(task.spec.needs)
         """What it hears: the arm's topics and those that the task needs."""
         task.over_topics(self.rate)  # a rate that the task does not go with is refused before anything is made
         self._least_free, self._silence_s, self._clock = least_free_bytes, silence_s, clock

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any
@@ -47,7 +47,6 @@ SAMPLED = ("ee_pose", "twist_executed", "gripper_state")
 REMEMBERED = 100
 _QOS = QoSProfile(depth=50, reliability=ReliabilityPolicy.RELIABLE)
 THINGS_QOS = QoSProfile(depth=200, reliability=ReliabilityPolicy.BEST_EFFORT)
-"""Hears trackers of either kind; a reliable subscription would hear nothing of one with sensor QoS."""
 
 
 class ArmClient(Node):  # type: ignore[misc]
@@ -56,9 +55,9 @@ class ArmClient(Node):  # type: ignore[misc]
     """
 
     def __init__(self, name: str = "client", namespace: str = "/arm", *, needs: Mapping[str, str] | None = None,
-                 commands: bool = True, context: Any = None) -> None:  # fmt: skip
+                 commands: bool = True, context: Any = None, simulated_only: bool = False) -> None:  # fmt: skip
         """`needs`: what samples hold beside the arm (`TaskSpec.needs`); None: no samples, the arm's report alone. Without
-        `commands` it watches: nothing is there that could publish one.
+        `commands` it watches: nothing is there that could publish one. `simulated_only`: no lab's tracker is meant to be heard.
         """
         super().__init__(name, namespace=namespace, context=context)
         self.report = ArmReport()
@@ -68,13 +67,13 @@ class ArmClient(Node):  # type: ignore[misc]
         """Of `episode_event`; heard with samples only."""
         self.needs = (*SAMPLED, *(needs or ()))
         self.frame = ""
-        self._frames: dict[str, str] = {}
         self.stamp = 0.0
         """Of the arm's newest pose: its clock may be a simulator's."""
         self._sync = None if needs is None else TopicSynchronizer(needs)
         self._newest: dict[str, tuple[float, float]] = {}  # topic -> stamp (nan: has none), when it came (monotonic)
         self._executed: deque[tuple[int, Vector]] = deque(maxlen=REMEMBERED)
         self._stamped: deque[tuple[float, Vector]] = deque(maxlen=REMEMBERED)
+        self._frames: dict[str, str] = {}
         self._listening = threading.Lock()
         self._looked_ns = 0
         self._sent_before = self._sent_executed = self._sent_gripper = 0
@@ -83,9 +82,10 @@ class ArmClient(Node):  # type: ignore[misc]
         self._grips = self.create_publisher(Float64, "gripper_cmd", COMMAND_QOS) if commands else None
         self._events = self.create_publisher(String, "episode_event", STATE_QOS) if commands and needs is not None else None
         by_hand, topics = ByHand(), topics_with(needs or {})
+        tracked = {} if simulated_only else needs or {}
         heard = REPORTED if needs is None else (*REPORTED, "twist_executed", "episode_event", *needs)
         self.subscriptions_by_name = {
-            topic: self.create_subscription(TYPES[topics[topic].type], topic, _not_called, _qos(topic, needs or ()), raw=True,
+            topic: self.create_subscription(TYPES[topics[topic].type], topic, _not_called, _qos(topic, tracked), raw=True,
                                             callback_group=by_hand)
             for topic in heard
         }  # fmt: skip
@@ -130,8 +130,10 @@ class ArmClient(Node):  # type: ignore[misc]
                 self._executed.append((twist.stamp_ns, twist.values))
                 self._stamped.append((stamp, twist.values))
         elif self.subscriptions_by_name[name].msg_type is not Float64:
-            found = cdr.read_stamped(data, 0)
-            stamp, self._frames[name] = found.stamp_ns * 1e-9, found.frame
+            header = cdr.read_stamped(data, 0)
+            stamp = header.stamp_ns * 1e-9
+            if self.subscriptions_by_name[name].msg_type is PoseStamped:
+                self._frames[name] = header.frame
         self._newest[name] = stamp, time.monotonic()
         if self._sync is not None:
             with suppress(DatasetError):  # something that a sample needs was not heard yet
@@ -141,8 +143,8 @@ class ArmClient(Node):  # type: ignore[misc]
     def _hear_status(self, message: Any) -> None:
         self.values = {pair.key: pair.value for pair in message.values}
         code = StatusCode.read(self.values)
-        self.report = replace(self.report, state=message.message, code=code,
-                              warning=self.note or self.values.get("filter_text", ""))  # fmt: skip
+        warning = self.note or self.values.get("filter_text", "")
+        self.report = replace(self.report, state=message.message, warning=warning, code=code)
 
     def _hear_event(self, data: bytes) -> None:
         try:
@@ -279,14 +281,15 @@ class ArmClient(Node):  # type: ignore[misc]
         if not self.service(name).service_is_ready():
             self._answers.put((name, False, f"{name}: the arm's node does not answer; is it up?"))
             return
-        self.call(name).add_done_callback(lambda done: self._answers.put((name, done.result().success, done.result().message)))
+        asked = self.call(name, on=name != "disable")
+        asked.add_done_callback(lambda done: self._answers.put((name, done.result().success, done.result().message)))
 
     def service(self, name: str) -> Any:
         return self._enable if name in ("enable", "disable") else self._triggers[name]
 
     def call(self, name: str, on: bool = True) -> Any:
         """Ask a service of the arm's node; the future of its answer. `on`: for `enable`."""
-        request = SetBool.Request(data=on and name == "enable") if name in ("enable", "disable") else Trigger.Request()
+        request = SetBool.Request(data=on) if name in ("enable", "disable") else Trigger.Request()
         return self.service(name).call_async(request)
 
     # Parameters of the arm's node.
@@ -322,7 +325,8 @@ def number_of(answer: Any) -> Any:
     return answer.double_value if answer.type == 3 else list(answer.double_array_value)
 
 
-def _qos(topic: str, needs: Container[str]) -> QoSProfile:
+def _qos(topic: str, needs: Mapping[str, str]) -> QoSProfile:
+    """Of what a lab's tracker says: one that hears either kind, as a reliable subscription does not."""
     return THINGS_QOS if topic in needs else {"status": STATUS_QOS, "episode_event": STATE_QOS}.get(topic, _QOS)
 
 

@@ -57,8 +57,8 @@ class ArmNode(Node):  # type: ignore[misc]
         self._published = self._unpublished = 0
         self._unnumbered = False
         self._logged = ""
-        self._episodes, self._events = 0, None
         self._limit_faults: Callable[[Limits], list[str]] = getattr(arm, "limit_faults", lambda limits: [])
+        self._episodes, self._events = 0, None
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0,
                              read_only=True)  # fmt: skip
@@ -102,8 +102,8 @@ class ArmNode(Node):  # type: ignore[misc]
         self._pace = Pace(arm.period)
         self._cycles = 0
         self._received_before = 0
-        if text := getattr(arm, "settings_text", ""):
-            self.get_logger().info(text)
+        if self._settings:
+            self.get_logger().info(self._settings)
         self._say(self.control.status)
         self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
         self._thread.start()
@@ -234,7 +234,7 @@ class ArmNode(Node):  # type: ignore[misc]
             simulated=self._simulated,
             instance=self._rivals.instance,
             limits=self.control.filter.limits.text() if hasattr(self, "control") else "",
-            settings=getattr(self.control.arm, "settings_text", "") if hasattr(self, "control") else "",
+            settings=self._settings,
         )
         self.send(self._status, message)
         if message.message != self._logged:

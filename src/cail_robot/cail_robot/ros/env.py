@@ -109,7 +109,7 @@ class _Link:
 
         self._namespace = namespace
         self._enabled = False
-        self._context, self.client, self._executor = join("arm_env", namespace, ArmClient, needs=needs)
+        self._context, self.client, self._executor = join("arm_env", namespace, ArmClient, needs=needs, simulated_only=True)
         try:
             self._until(lambda: self.client.sample(final=True) and self.client.values,
                         f"{', '.join(self.client.needs)} and status on {namespace}")  # fmt: skip
@@ -119,8 +119,8 @@ class _Link:
 
     def close(self) -> None:
         """Motion is not left permitted with nobody to command it."""
-        if self._enabled and self.client.service("enable").service_is_ready():
-            self._wait(self.client.call("enable", on=False).done, 1.0)
+        if self._enabled and self.client.service("disable").service_is_ready():
+            self._wait(self.client.call("disable", on=False).done, 1.0)
         self._executor.shutdown(timeout_sec=0)
         self.client.destroy_node()
         self._context.try_shutdown()
@@ -141,7 +141,7 @@ class _Link:
     def permit_motion(self) -> None:
         """Enabled, and started by a zero command; refused in a fault, which a person clears."""
         self.client.listen()
-        if not self.client.simulated:
+        if self.client.simulated is not True:
             raise ArmError(
                 f"{self._namespace}: expected a simulated arm, found a real one; nobody could stop a policy here: cail deploy"
             )

@@ -122,9 +122,9 @@ class UR5eArm:
             gripper=state.gripper,
             mode=mode,
             faults=(state.text,) if state.text else (),
-            safety_stop=state.text in SAFETY_STOPS,
             locked=mode is ArmMode.FAULT and state.text.startswith(LOCKED),
             notes=(state.note,) if state.note else (),
+            safety_stop=state.text in SAFETY_STOPS,
             jacobian=kinematics.jacobian(state.q, self.config.tool_offset),
         )
 

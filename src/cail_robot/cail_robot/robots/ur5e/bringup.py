@@ -48,7 +48,7 @@ class UR5e(Bringup):
 def settings(args: argparse.Namespace) -> UR5eConfig:
     """What the options say of the arm."""
     config = load_with_limits(UR5eConfig, find_config(args.config), args.limits, of="ur5e")
-    return dataclasses.replace(config, robot_ip=args.robot_ip) if getattr(args, "robot_ip", None) else config
+    return dataclasses.replace(config, robot_ip=args.robot_ip) if args.robot_ip else config
 
 
 def source(args: argparse.Namespace) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
+from cail_robot.robots.ur5e.reach import unreachable
 from cail_robot.safety.limits import Limits
 
 LONGEST_TOOL_M = 0.6
@@ -26,7 +27,7 @@ class UR5eLimits(Limits):
 
     Joints: data sheet of the UR5e, ±360° and 180 °/s; a little less, so that the filter acts before the box does. Decelerations:
     UR's manuals give measured stops of category 0 from 183 °/s, fully stretched, 5 kg (UR5, manual 3.4.5, A.1; the UR5e's has
-    graphs only): base 244 ms, shoulder 530 ms, elbow 164 ms, so 13, 6 and 19 rad/s². In nine of ten places of the workspace
+    graphs only): base 244 ms, shoulder 530 ms, elbow 164 ms, so 13, 6 and 19 rad/s². In nine of ten places of the default box
     2.5 m/s² at the tool ask for at most 6.2 rad/s² of the shoulder. `kinematics.JOINT_DECELERATION` is the simulated box's.
     """
 
@@ -105,7 +106,9 @@ class UR5eConfig:
         """What acts, for the start's log and for `status`: the file, the tool, what hangs on it, the gripper."""
         x, y, z, *turn = self.tool_offset
         turned = f" turned by {', '.join(f'{v:g}' for v in turn)} rad" if any(turn) else ""
+        missed = unreachable(self.limits, self.tool_offset)
+        reach = f"; {missed:.0%} of the workspace cannot be reached with the tool down: the arm stops before it" if missed else ""
         return (
             f"settings {source or 'of the program'}: tool {x:g}, {y:g}, {z:g} m from the flange{turned}, {self.payload_kg:g} kg,"
-            f" gripper {self.gripper.kind}, box {self.robot_ip}"
+            f" gripper {self.gripper.kind}, box {self.robot_ip}{reach}"
         )

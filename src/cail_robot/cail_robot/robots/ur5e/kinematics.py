@@ -23,7 +23,8 @@ JOINT_SPEED_LIMIT = math.pi
 """rad/s of every joint, data sheet of the UR5e: 180 °/s."""
 JOINT_DECELERATION = (13.1, 6.0, 19.5, 19.5, 19.5, 19.5)
 """rad/s², from published stops of category 0 from 183 °/s, fully stretched, with 5 kg: 244, 530 and 164 ms of base, shoulder and
-elbow (UR5, user manual 3.4.5, appendix A.1; the UR5e's manual has graphs only). The wrists': not published, as the elbow."""
+elbow (UR5, user manual 3.4.5, appendix A.1; the UR5e's manual has graphs only). Of the wrists nothing is published: as the elbow.
+"""
 HOME = (0.0, -math.pi / 2, -math.pi / 2, -math.pi / 2, math.pi / 2, 0.0)
 """Upper arm upright, forearm level, tool pointing down."""
 

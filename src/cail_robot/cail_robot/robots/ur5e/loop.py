@@ -162,7 +162,7 @@ class Loop:
                     if not first:
                         self._recover()
                     elif self._occupied():
-                        raise Fault("another program runs on the box: end it at the pendant; clear_fault ends it")
+                        raise Fault("a program runs on the box, not this one's: end it at the pendant; clear_fault ends it")
                     self.take_control()
                     self.drive()
                 except Fault as fault:
@@ -304,7 +304,7 @@ class Loop:
             if now - asked_remote > REMOTE_EVERY_S:
                 asked_remote = now
                 if not remote.ask(now):
-                    raise Fault("the Dashboard server is silent, so remote control may be off; clear_fault asks again")
+                    raise Fault("the Dashboard server is silent: is remote control on? clear_fault asks again")
             if self.mode is Mode.READY:
                 if (text := self.slowed() or remote.text) != "":
                     self._hold(Mode.BLOCKED, text)
