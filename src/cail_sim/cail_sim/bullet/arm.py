@@ -99,6 +99,7 @@ class SimArm:
         self.orientation = model.tool_down
         self.q: tuple[float, ...] = model.home
         self.opening = 1.0
+        self.gripper_speed = model.finger_speed
         self.commanded = self._still
         self._angles: list[float] = []
 
@@ -172,7 +173,7 @@ class SimArm:
             over = max(over, abs(speed) / most)
         self.commanded = [min(max(speed / over, (low - angle) / dt), (high - angle) / dt)
                           for speed, angle, low, high in zip(speeds, self.q, model.joint_low, model.joint_high, strict=True)]
-        finger = -model.finger_speed if closing else model.finger_speed
+        finger = -self.gripper_speed if closing else self.gripper_speed
         self.commanded += (finger, finger)
         self.send(self.commanded, ticks)
 

@@ -92,6 +92,7 @@ class PickPlaceAvoidEnv:
         exact = not (c.grasp_offset_m or c.lean or c.noise_m or c.bias_m or c.tracker_s or c.delay_s or c.jitter_s)
         self._eyes = None if exact else Eyes(task, c, self._rng)
         self.world.set_matter(c.friction, c.mass)
+        self.world.arm.gripper_speed = c.gripper * self.world.arm.model.finger_speed
 
     def _decided(self, action: list[float]) -> int:
         """Take a decision: what it commands comes when it is due. The control periods until the next one."""
