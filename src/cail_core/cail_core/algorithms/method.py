@@ -167,12 +167,13 @@ class MethodConfig:
 
 
 def method_config(method: str, task: str = "") -> MethodConfig:
-    """The installed settings of a method, with what `<task>-learning.yaml` changes in them for a task."""
+    """The installed settings of a method, with what `<task>-learning.yaml` changes in them for a task; `own-learning.yaml` for
+    those that no package brings (`gym:ID`, `data:NAME`)."""
     if method not in METHODS:
         raise BadInput(f"expected a method out of {', '.join(METHODS)}, given '{method}'")
     file = find_config(method)
     values, where = read_yaml(file) or {}, str(file)
-    overlay = installed_config(f"{task}-learning") if task else None
+    overlay = installed_config(f"{'own' if ':' in task else task}-learning") if task else None
     if overlay is not None:
         sections = read_yaml(overlay)
         unknown = sorted(set(sections) - {"all", *METHODS})

@@ -29,7 +29,8 @@ def register(subparsers: Any) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to train, on what, and where it goes."""
-    parser.add_argument("--task", required=True)
+    parser.add_argument("--task", help="an installed task, or gym:[MODULE:]ID for a Gymnasium environment (default: what the "
+                                       "demonstrations say; without an environment, methods that need none)")
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
     parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same run; default: 0")
@@ -57,13 +58,16 @@ def train_as_asked(args: argparse.Namespace, *, show: bool = False, stop: Callab
 
     from cail_core.algorithms.method import MethodConfig, method_config
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.tasks.from_dataset import task_of
     from cail_core.training import train
 
-    config = method_config(args.method, args.task)
+    method_config(args.method)  # an unknown method is said before anything is read
+    dataset = DemoDataset(args.demos)
+    task = get_task(args.task) if args.task else task_of(dataset)
+    config = method_config(args.method, task.spec.name)
     if args.config is not None:
         config = load_config(MethodConfig, find_config(args.config))
-    task = get_task(args.task)
-    demos = DemoDataset(args.demos).demonstrations()
+    demos = dataset.demonstrations()
     torch.set_num_threads(1)  # the networks are small: more threads cost more than they bring, and change the last bits
     train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name,
           demos_folder=args.demos, show=show, watch=watch, stop=stop)

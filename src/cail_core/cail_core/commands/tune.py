@@ -16,7 +16,7 @@ def register(subparsers: Any) -> None:
         "tune", help="find settings by rankings that are held out",
         description="Search α, μ and the learning rate of the confidence with Optuna. A setting is as good as the confidence "
         "learned with it orders ranked episodes whose rank it was not shown; true returns never take part.")
-    parser.add_argument("--task", required=True)
+    parser.add_argument("--task", help="as for `cail train` (default: what the demonstrations say)")
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with ranked demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
     parser.add_argument("--trials", type=int, default=30, help="default: 30")
@@ -35,6 +35,8 @@ def run(args: argparse.Namespace) -> int:
 
     from cail_core.algorithms.method import method_config
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.tasks.from_dataset import task_of
+    from cail_core.tasks.scaling import Scaling
     from cail_core.training.engines import RayEngine
     from cail_core.training.tune import here, tune, write_config
 
@@ -45,8 +47,10 @@ def run(args: argparse.Namespace) -> int:
     if args.address is not None and args.engine != "ray":
         raise BadInput(f"expected --address with --engine ray, given --engine {args.engine}; add --engine ray")
     config = method_config(args.method)
-    task = get_task(args.task)
-    demos = DemoDataset(args.demos).demonstrations()
+    dataset = DemoDataset(args.demos)
+    task = get_task(args.task) if args.task else task_of(dataset)
+    demos = dataset.demonstrations()
+    demos = Scaling.of(task.spec, demos).demos(demos)
     torch.set_num_threads(1)
     engine = RayEngine(args.address) if args.engine == "ray" else None
     at_once = args.at_once if args.at_once is not None else 8 if engine else 1

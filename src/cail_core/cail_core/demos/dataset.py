@@ -55,6 +55,11 @@ class DemoDataset:
         """The task in words."""
         return str(layout.read_parquet(self.root / layout.TASKS).column("__index_level_0__")[0].as_py())
 
+    def units(self, of: str) -> tuple[str, ...]:
+        """The unit of each entry of the "observation" or the "action"; empty where nobody said."""
+        given = self.info["cail"].get("units", {}).get(of, [])
+        return tuple(map(str, given)) if len(given) == self.features[STATE if of == "observation" else ACTION].shape[0] else ()
+
     @property
     def returns(self) -> NDArray[np.float64] | None:
         """The true return of each episode; None where no rewards were recorded. Not for learners."""

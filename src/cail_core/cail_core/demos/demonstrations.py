@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +55,14 @@ class Demonstrations:
 
     def rows(self, episode: int) -> slice:
         return slice(int(self.starts[episode]), int(self.starts[episode + 1]))
+
+    def chosen(self, episodes: Sequence[int]) -> Demonstrations:
+        """Some of the episodes, in this order, with their ranks."""
+        which = np.asarray(episodes, dtype=np.int64)
+        rows = np.concatenate([np.arange(self.starts[e], self.starts[e + 1]) for e in which])
+        return replace(self, states=self.states[rows], actions=self.actions[rows], next_states=self.next_states[rows],
+                       terminated=self.terminated[rows], starts=np.cumsum([0, *np.diff(self.starts)[which]]),
+                       rank=self.rank[which], demonstrator=[self.demonstrator[e] for e in which] if self.demonstrator else [])
 
     def digest(self) -> str:
         """Tells whether two sets of demonstrations, ranks included, are the same to a learner."""
