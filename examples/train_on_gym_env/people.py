@@ -1,13 +1,14 @@
 """Demonstrators of different skill for two environments of Gymnasium-Robotics.
 
-`cail demos collect --demonstrators people:reach` calls `reach()` and lets everyone in the dict give the same number of episodes. Each
-`start(rng)` begins an episode and returns its policy: from an observation, as the environment gives it, to an action in the
+`cail demos collect --demonstrators people:reach` calls `reach()` and lets everyone in the dict give the same number of episodes.
+Each `start(rng)` begins an episode and returns its policy: from an observation, as the environment gives it, to an action in the
 environment's own units. Draw what differs from episode to episode from `rng`, so that the same seed gives the same episodes.
 """
 
 import numpy as np
 
 GAIN = 10.0  # full speed from 0.1 m on
+ABOVE = np.array([0.0, 0.0, 0.08])  # m
 
 
 def reach():
@@ -44,7 +45,7 @@ def placing(rng, misjudged, tremor):
         if held:
             move, gripper = goal - state[3:6], -1.0
         elif np.linalg.norm(to_block[:2]) > 0.015:
-            move, gripper = to_block + [0.0, 0.0, 0.08], 1.0  # above it
+            move, gripper = to_block + ABOVE, 1.0
         elif to_block[2] < -0.01:
             move, gripper = to_block, 1.0
         else:

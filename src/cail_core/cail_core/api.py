@@ -21,8 +21,8 @@ def load_demos(folder: Path | str) -> DemoDataset:
     return DemoDataset(folder)
 
 
-def train(demos: DemoDataset | Path | str, out: Path | str, *, method: str = "cail-bc", task: Task | str | None = None, seed: int = 0,
-          steps: int | None = None) -> Path:
+def train(demos: DemoDataset | Path | str, out: Path | str, *, method: str = "cail-bc", task: Task | str | None = None,
+          seed: int = 0, steps: int | None = None) -> Path:
     """Train `method` and fill the run folder `out`, which it gives back; a run that is there already goes on.
 
     `task` is an installed one, `gym:[MODULE:]ID` or an object; without it what the demonstrations say. Without an environment

@@ -1,8 +1,8 @@
 """What can be said of a run without an environment: how it does on demonstrations and ranks that it was not shown.
 
-Cross-validation. The demonstrations are dealt into folds; for each, a policy is trained the same way on the others, and what it does
-in the states of the trusted ones that were held out is compared with what was done there. The ranks likewise: a confidence that
-was learned without the rank of an episode orders it among the others.
+Cross-validation. The demonstrations are dealt into folds; for each, a policy is trained the same way on the others, and what it
+does in the states of the trusted ones that were held out is compared with what was done there. The ranks likewise: a confidence
+that was learned without the rank of an episode orders it among the others.
 """
 
 from __future__ import annotations
@@ -79,12 +79,14 @@ def action_errors(spec: TaskSpec, done: Sequence[Array], shown: Sequence[Array])
     half = (np.array(spec.action_high) - np.array(spec.action_low)) / 2 if spec.action_low else np.ones(target.shape[1])
     error, of_mean = (half * np.abs(target - other).mean(axis=0) for other in (given, target.mean(axis=0)))
     units = spec.action_units or ("",) * len(spec.action_names)
-    return relative, [ActionError(*values) for values in zip(spec.action_names, units, error.tolist(), of_mean.tolist(), strict=True)]
+    columns = zip(spec.action_names, units, error.tolist(), of_mean.tolist(), strict=True)
+    return relative, [ActionError(*values) for values in columns]
 
 
 def of_policy(policy: PolicyRunner, dataset: DemoDataset) -> HeldOut:
     """How a saved policy does in the states of demonstrations that it was not trained on."""
-    card, names = policy.card, [list(names_of(dataset.features[kind], word)) for kind, word in ((STATE, "state"), (ACTION, "action"))]
+    card = policy.card
+    names = [list(names_of(dataset.features[kind], word)) for kind, word in ((STATE, "state"), (ACTION, "action"))]
     faults = [f"its {what} are {', '.join(trained)}; the demonstrations have {', '.join(given)}" for what, trained, given in (
         ("observations", card.observation_names, names[0]), ("actions", card.action_names, names[1])) if trained != given]
     if faults:
@@ -139,7 +141,8 @@ def held_out(task: Task, demos: Demonstrations, settings: Mapping[str, Any], see
     advance(len(folds) / (len(folds) + 1))
     if not episodes:
         notes.append(f"{demos.episodes} demonstrations are too few, or too few are ranked, to train without some of them")
-    relative, actions = action_errors(task.spec, done, [scaled.actions[scaled.rows(e)] for e in episodes]) if episodes else ([], [])
+    shown = [scaled.actions[scaled.rows(e)] for e in episodes]
+    relative, actions = action_errors(task.spec, done, shown) if episodes else ([], [])
     pairs = _ranks_held_out(scaled, config, seed, task.spec.max_steps, notes)
     advance(1.0)
     return HeldOut(episodes, relative, actions, len(folds), pairs, notes)

@@ -142,7 +142,8 @@ def _import(args: argparse.Namespace) -> None:
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     _print_info(dataset)
-    print(f"\nNext: cail demos rank {args.out}" + ("" if dataset.returns is None else f" --by return --fraction {_worth_ranking(dataset.episodes)}"))
+    by = "" if dataset.returns is None else f" --by return --fraction {_worth_ranking(dataset.episodes)}"
+    print(f"\nNext: cail demos rank {args.out}{by}")
 
 
 def _worth_ranking(episodes: int) -> float:

@@ -19,7 +19,8 @@ from cail_core.video import check_format, film
 
 def register(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "eval", help="evaluate a policy", description="Let a policy play episodes of its own and print return and success. A policy "
+        "eval", help="evaluate a policy",
+        description="Let a policy play episodes of its own and print return and success. A policy "
         "whose task has no environment is held against demonstrations instead: those of its run, by cross-validation, or others.")
     parser.add_argument("--policy", type=Path, required=True, help="policy folder, for instance RUN/policy")
     parser.add_argument("--task", help="default: the task that the policy was trained for")

@@ -162,7 +162,8 @@ def _starter(task: Task, start: Callable[[np.random.Generator], Callable[[Any], 
         def policy(state: Array) -> Array:
             action = np.asarray(act(as_given(state)), dtype=np.float64).reshape(-1)
             if action.shape != (spec.action_dim,) or not np.isfinite(action).all():
-                raise BadInput(f"{what}: expected {spec.action_dim} finite numbers ({', '.join(spec.action_names)}), given {action}")
+                raise BadInput(f"{what}: expected {spec.action_dim} finite numbers ({', '.join(spec.action_names)}), given "
+                               f"{action}")
             return np.clip(spec.normalised(action), -1.0, 1.0)
 
         return policy

@@ -49,7 +49,8 @@ def who_is_trusted(run: RunFolder) -> list[str]:
                for name in dict.fromkeys(row.demonstrator for row in dataset.rows)}
     lines = ["confidence (1 is average):"]
     if len(by_name) > 1:
-        lines.append("        " + ", ".join(f"{name} {value:.2f}" for name, value in sorted(by_name.items(), key=lambda x: -x[1])))
+        best_first = sorted(by_name.items(), key=lambda one: -one[1])
+        lines.append("        " + ", ".join(f"{name} {value:.2f}" for name, value in best_first))
     for what, parts in zip(("most", "least"), segments(dataset, run.confidence), strict=True):
         shown = ", ".join(f"episode {part.episode}" + ("" if part.end - part.start == dataset.rows[part.episode].length else
                           f" frames {part.start}–{part.end - 1}") + f" ({part.confidence:.2f})" for part in parts)
@@ -65,8 +66,8 @@ def held_out_section(found: Findings) -> str:
     rows = [Estimate(run.name, found.held_out[run.name].error, *found.held_out[run.name].interval(), run_class(i),
                      len(found.held_out[run.name].episodes)) for i, run in enumerate(runs)]
     rows.append(Estimate("mean action", 1.0, 1.0, 1.0, "reference", rows[0].episodes))
-    drawn = figure("Action error", "Root mean square over the held-out episodes, in spreads of the trusted actions. Lower is better.",
-                   plots.comparison(rows, "error", "", 0))
+    drawn = figure("Action error", "Root mean square over the held-out episodes, in spreads of the trusted actions. Lower is "
+                   "better.", plots.comparison(rows, "error", "", 0))
     lines = []
     for run in runs:
         for one in found.held_out[run.name].actions:
@@ -75,8 +76,8 @@ def held_out_section(found: Findings) -> str:
                          f"<td>{number(one.of_mean)}{unit}</td></tr>")
     table = f"<table><tr><th>run</th><th>action</th><th>mean error</th><th>of the mean action</th></tr>{''.join(lines)}</table>"
     return section(
-        "How good is the policy?", "There is no environment to play in. So policies were trained the same way without a fifth of the "
-        "demonstrations at a time, and compared with what the trusted ones among these did.",
+        "How good is the policy?", "There is no environment to play in. So policies were trained the same way without a fifth of "
+        "the demonstrations at a time, and compared with what the trusted ones among these did.",
         f'<div class="grid">{drawn}</div><p class="note">A small error means that it does what trusted people do in the states '
         "they were in. What it does where its own small errors lead, only an environment or the arm can tell.</p>"
         f"<details open><summary>By action</summary>{table}</details>")

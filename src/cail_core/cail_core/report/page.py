@@ -24,8 +24,8 @@ LARGEST_VIDEO = 12_000_000
 
 def page(found: Findings) -> str:
     """The whole HTML text."""
-    sections = [_head(found), held_out_section(found) or results(found), trust(found), stretches(found), ranking(found), curves(found), transfer(found),
-                safety(found), _video(found), _next(found), _details(found)]
+    sections = [_head(found), held_out_section(found) or results(found), trust(found), stretches(found), ranking(found),
+                curves(found), transfer(found), safety(found), _video(found), _next(found), _details(found)]
     title = words.headline(found)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -69,10 +69,11 @@ def _head(found: Findings) -> str:
     held = found.held_out.get(run.name)
     if held is not None and held.episodes:
         low, high = held.interval()
-        facts.append(("action error", f"{held.error:.2f}", f"of the spread, on {len(held.episodes)} trusted demonstrations held out; "
-                      f"95% interval {low:.2f} … {high:.2f}; the mean action: 1"))
+        facts.append(("action error", f"{held.error:.2f}", f"of the spread, on {len(held.episodes)} trusted demonstrations held "
+                      f"out; 95% interval {low:.2f} … {high:.2f}; the mean action: 1"))
     if held is not None and held.pairs is not None:
-        facts.append(("held-out pairs in order", f"{held.pairs[0]}/{held.pairs[1]}", "by a confidence that was not shown their ranks"))
+        facts.append(("held-out pairs in order", f"{held.pairs[0]}/{held.pairs[1]}",
+                      "by a confidence that was not shown their ranks"))
     if found.correlation is not None:
         facts.append(("confidence follows quality", f"{found.correlation:.2f}",
                       "rank correlation with true returns; 1 is perfect"))

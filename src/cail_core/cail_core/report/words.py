@@ -49,12 +49,12 @@ def _result(found: Findings) -> str:
     held = found.held_out.get(run.name)
     if held is not None and held.episodes:
         low, high = held.interval()
-        data += (f" There is no environment to play in. On {len(held.episodes)} trusted demonstrations that were held out, policies "
-                 f"trained the same way miss the action by {held.error:.2f} of its spread ({low:.2f} … {high:.2f}; always giving "
-                 "the mean action misses it by 1).")
+        data += (f" There is no environment to play in. On {len(held.episodes)} trusted demonstrations that were held out, "
+                 f"policies trained the same way miss the action by {held.error:.2f} of its spread ({low:.2f} … {high:.2f}; "
+                 "always giving the mean action misses it by 1).")
     if held is not None and held.pairs is not None:
-        data += (f" Of {held.pairs[1]} pairs of ranked episodes whose ranks were held out, the confidence puts {held.pairs[0]} in "
-                 "the order given.")
+        data += (f" Of {held.pairs[1]} pairs of ranked episodes whose ranks were held out, the confidence puts {held.pairs[0]} "
+                 "in the order given.")
     if result is None:
         return data
     low, high = result.mean_interval()

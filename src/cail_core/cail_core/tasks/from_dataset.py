@@ -26,7 +26,8 @@ class DatasetTask:
         if not dataset.rows:
             raise DatasetError(f"{dataset.root} holds no episodes; record, collect or import some first")
         state, action = dataset.features[STATE], dataset.features[ACTION]
-        low, high = action_range(dataset.column(REQUESTED if REQUESTED in dataset.features else ACTION).reshape(-1, *action.shape))
+        asked = REQUESTED if REQUESTED in dataset.features else ACTION
+        low, high = action_range(dataset.column(asked).reshape(-1, *action.shape))
         names, units = names_of(action, "action"), dataset.units("action")
         self.spec = TaskSpec(
             name=f"{DATA}:{dataset.task}",
@@ -90,4 +91,6 @@ def units_text(names: Sequence[str], units: Sequence[str]) -> str:
     """The units of all entries: once where they share it, else by name."""
     if not any(units):
         return ""
-    return f"in {units[0]}" if len(set(units)) == 1 else ", ".join(f"{n} in {u or '1'}" for n, u in zip(names, units, strict=True))
+    if len(set(units)) == 1:
+        return f"in {units[0]}"
+    return ", ".join(f"{name} in {unit or '1'}" for name, unit in zip(names, units, strict=True))

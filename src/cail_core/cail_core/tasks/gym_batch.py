@@ -42,8 +42,8 @@ class One(Protocol):
 
 
 class Group(gymnasium.Env[Any, Any]):
-    """Environments `first` … `first + count - 1` of a batch, as one environment whose observation has a row for each: what is seen
-    now, what the step led to, reward, terminated, truncated, success. Made only when they begin, where they are played."""
+    """Environments `first` … `first + count - 1` of a batch, as one environment whose observation has a row for each: what is
+    seen now, what the step led to, reward, terminated, truncated, success. Made only when they begin, where they are played."""
 
     def __init__(self, make: Callable[[], One], first: int, count: int, rows: int, observations: int, actions: int,
                  in_worker: bool = False) -> None:
@@ -57,8 +57,8 @@ class Group(gymnasium.Env[Any, Any]):
         self._agenda: list[list[int]] = [[] for _ in range(count)]
 
     def begin(self, seed: int | None, agenda: Sequence[Sequence[int]] = ()) -> Array:
-        """Start all episodes anew. Environment i begins from the seeds agenda[i], then from seeds drawn from `seed`, or where that
-        is None from those of the last `begin`."""
+        """Start all episodes anew. Environment i begins from the seeds agenda[i], then from seeds drawn from `seed`, or where
+        that is None from those of the last `begin`."""
         self._open()
         if seed is not None:
             children = np.random.SeedSequence(seed).spawn(self._first + self._count)[self._first :]
@@ -186,4 +186,5 @@ class GymBatch:
             raise self._lost() from fault
 
     def _lost(self) -> WorkerLost:
-        return WorkerLost("a process that played environments ended by itself, perhaps for want of memory; what was saved is intact")
+        return WorkerLost("a process that played environments ended by itself, perhaps for want of memory; what was saved is "
+                          "intact")

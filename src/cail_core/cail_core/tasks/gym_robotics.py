@@ -16,7 +16,7 @@ def mend() -> None:
     hinge = mujoco.mjtJoint.mjJNT_HINGE
     if np.int32(int(hinge)) in (hinge,) or not isinstance(utils.mujoco, types.ModuleType) or isinstance(utils.mujoco, _Mended):
         return
-    utils.mujoco = _Mended(mujoco)
+    vars(utils)["mujoco"] = _Mended(mujoco)
 
 
 class _Mended(types.ModuleType):

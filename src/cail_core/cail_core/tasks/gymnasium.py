@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import io
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ from cail_core.errors import BadInput, CailError
 from cail_core.tasks.base import GYM, Array, BatchEnv, Demonstrator, Policy, TaskSpec
 from cail_core.tasks.from_dataset import range_text
 from cail_core.tasks.gym_batch import GymBatch
+from cail_core.tasks.gym_robotics import mend
 from cail_core.users import first_line, import_module
 from cail_core.video import CannotRender
 
@@ -86,11 +89,9 @@ def make(ident: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
     if module:
         import_module(module, f"{GYM}:{ident}")
     for family in (None, *FAMILIES):
-        with contextlib.suppress(ImportError):
-            if family is not None:
+        if family is not None:
+            with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):  # it writes of others than this one
                 gymnasium.register_envs(importlib.import_module(family))
-                from cail_core.tasks.gym_robotics import mend
-
                 mend()
         try:
             return gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True)
@@ -149,6 +150,8 @@ class GymTask:
 
     def render_episode(self, policy: Policy, seed: int) -> Iterator[NDArray[np.uint8]]:
         """One episode of a policy on batches of one, a picture for each step."""
+        if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+            os.environ.setdefault("MUJOCO_GL", "egl")  # or Gymnasium's MuJoCo environments try for a window first
         try:
             played = self._opened("rgb_array")
         except BadInput as fault:

@@ -1,8 +1,8 @@
 """Demonstrations and environments in the numbers that the learners are made for, whatever units a lab has.
 
-States become (s - mean) / spread of the demonstrations, actions lie in [-1, 1]. A policy is saved with the scaling folded into its
-first layer's standardisation, and a guard in the states' own units: whoever uses them never meets the scaled numbers. Tasks that
-chose their own scales (`TaskSpec.own_units` False) are left as they are.
+States become (s - mean) / spread of the demonstrations, actions lie in [-1, 1]. A policy is saved with the scaling folded into
+its standardisation of the input, and a guard in the states' own units: whoever uses them never meets the scaled numbers. Tasks
+that chose their own scales (`TaskSpec.own_units` False) are left as they are.
 """
 
 from __future__ import annotations
