@@ -119,14 +119,14 @@ class DemoDataset:
             raise DatasetError(f"{self.root} holds no episodes; record, collect or import some first")
         asked = REQUESTED if REQUESTED in self.features else ACTION
         found = self.columns([STATE, asked, DONE, TRUNCATED])
-        states = found[STATE].astype(np.float32, copy=False)
+        states, actions = (found[name].reshape(self.frames, -1).astype(np.float32, copy=False) for name in (STATE, asked))
         starts = np.array([row.from_index for row in self.rows] + [self.frames], dtype=np.int64)
         successors = np.empty_like(states)
         successors[:-1] = states[1:]
         successors[starts[1:] - 1] = np.stack([row.final_state for row in self.rows])
         return Demonstrations(
             states=states,
-            actions=found[asked].astype(np.float32, copy=False),
+            actions=actions,
             next_states=successors,
             terminated=found[DONE] & ~found[TRUNCATED],
             starts=starts,

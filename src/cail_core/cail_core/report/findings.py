@@ -184,7 +184,7 @@ def _look_at_demonstrations(found: Findings, dataset: DemoDataset) -> None:
         found.people.append(Person(name, rows, _evaluation(rows), float(values[[row.episode_index for row in rows]].mean())))
     found.people.sort(key=lambda person: (-person.confidence, -person.evaluation.mean if person.evaluation else 0.0))
     if found.spec is not None and dataset.features[STATE].shape[0] == found.spec.observation_dim:
-        states = dataset.column(STATE)
+        states = dataset.column(STATE).reshape(dataset.frames, -1)
         made = [motion_of(found.spec, np.concatenate([states[row.from_index : row.to_index], row.final_state[None]]))
                 for row in dataset.rows]
         found.motions = [motion for motion in made if motion is not None]

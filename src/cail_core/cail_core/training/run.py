@@ -123,7 +123,7 @@ def check(run: Run, unfit: Sequence[str] = ()) -> None:
         faults.append(f"'{run.method}' acts while it learns, and these demonstrations bring no environment: name one with --task "
                       f"({GYM}:[MODULE:]ID, {', '.join(task_names())}), or take a method that learns from recordings alone "
                       f"({', '.join(offline_methods())})")
-    if not spec.has_environment and run.config.keep == "best":
+    elif not spec.has_environment and run.config.keep == "best":
         faults.append("keep: best plays episodes to choose by, and these demonstrations bring no environment; set keep: last")
     if run.config.needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
         faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "

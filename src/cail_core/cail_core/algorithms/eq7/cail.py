@@ -11,7 +11,7 @@ from torch import Tensor
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.eq7.bilevel import BilevelResult, OuterLoss, Parameters, back, bilevel_step, tracked
 from cail_core.algorithms.eq7.confidence import Confidence, make_confidence
-from cail_core.algorithms.eq7.optim import Adam
+from cail_core.algorithms.eq7.optim import Adam, as_one_vector
 from cail_core.algorithms.eq7.outer import RankedTrajectories, ranking_loss
 from cail_core.algorithms.inner.base import InnerLearner, PairLearner
 from cail_core.algorithms.inner.gail import Gail
@@ -87,7 +87,7 @@ class Cail:
         return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.theta = dict(state["theta"])
+        self.theta = as_one_vector(state["theta"])
         self._adam.restore(state["adam"])
         self.confidence.restore(state["confidence"])
 
