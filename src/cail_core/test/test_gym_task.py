@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,7 @@ from cail_core.policy import load_policy
 from cail_core.ranking.ranks import provenance, rank_by_return
 from cail_core.tasks import RestartableEnv, get_task
 from cail_core.tasks.base import RepeatingEnv
-from cail_core.tasks.gym_batch import GymBatch
+from cail_core.tasks.gym_batch import GymBatch, WorkerLost
 from cail_core.tasks.gymnasium import GymTask
 from cail_core.training import train
 
@@ -78,6 +81,22 @@ def test_the_episodes_do_not_depend_on_the_number_of_processes() -> None:
     one, two, three = (played(GymBatch(task._opened, 5, 5, 1, 1.0, workers)) for workers in (1, 2, 3))
     assert np.array_equal(one, two)
     assert np.array_equal(one, three)
+
+
+def test_a_lost_process_is_said() -> None:
+    before = set(multiprocessing.active_children())
+    env = GymBatch(cart()._opened, 4, 5, 1, 1.0, 2)
+    try:
+        env.reset(0)
+        lost = (set(multiprocessing.active_children()) - before).pop()
+        assert lost.pid is not None
+        os.kill(lost.pid, signal.SIGKILL)
+        lost.join()
+        with pytest.raises(WorkerLost, match="ended by itself"):
+            env.step(np.zeros((4, 1), np.float32))
+    finally:
+        env.close()
+    assert set(multiprocessing.active_children()) == before
 
 
 def test_the_same_seed_gives_the_same_start_in_any_environment() -> None:

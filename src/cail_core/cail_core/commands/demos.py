@@ -42,7 +42,7 @@ def register(commands: Any) -> None:
     p.add_argument("--task", help="checks sizes and gives names; without it they come from the file")
     p.add_argument("--episode-length", type=int, metavar="N", help="npz only: every episode has N steps, ended by a time limit")
     p.add_argument("--fps", type=int, metavar="HZ", help="rate of the recording (default: the task's or the file's)")
-    p.add_argument("--name", help="what the task is called (default: the file's name for it, or the file's own)")
+    p.add_argument("--name", help="what the task is called (default: what the file calls it, else the file's name)")
     p.add_argument("--text", help="the task in a sentence (default: the file's)")
     p.add_argument("--robot", help="which robot it was recorded on (default: the file's)")
     for kind in ("observation", "action"):

@@ -51,7 +51,7 @@ def who_is_trusted(run: RunFolder) -> list[str]:
     if len(by_name) > 1:
         best_first = sorted(by_name.items(), key=lambda one: -one[1])
         lines.append("        " + ", ".join(f"{name} {value:.2f}" for name, value in best_first))
-    for what, parts in zip(("most", "least"), segments(dataset, run.confidence), strict=True):
+    for what, parts in zip(("most", "least"), segments(dataset, run.confidence, 3), strict=True):
         shown = ", ".join(f"episode {part.episode}" + ("" if part.end - part.start == dataset.rows[part.episode].length else
                           f" frames {part.start}–{part.end - 1}") + f" ({part.confidence:.2f})" for part in parts)
         lines.append(f"        trusted {what}: {shown}")

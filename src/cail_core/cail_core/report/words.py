@@ -10,6 +10,8 @@ from cail_core.report.findings import Findings
 from cail_core.report.svg import number
 from cail_core.stress.findings import sentences
 
+UNKNOWN = "unknown"
+"""The demonstrator of an import that names none."""
 LISTED = 8
 """Episodes that are named one by one."""
 
@@ -99,6 +101,8 @@ def _trust(found: Findings) -> str:
     most, least = found.people[0], found.people[-1]
     text = f"{of}trusted {most.name} most (mean confidence {most.confidence:.2f}, where 1 is average)"
     text += f" and {least.name} least ({least.confidence:.2f})." if len(found.people) > 1 else "."
+    if len(found.people) == 1 and most.name == UNKNOWN:
+        text = f"{of}learned a confidence for every demonstration; who gave them is not known."
     if found.correlation is not None:
         agrees = "agrees closely" if found.correlation >= 0.8 else "agrees roughly" if found.correlation >= 0.4 else (
             "hardly agrees" if found.correlation > -0.2 else "disagrees")
