@@ -35,15 +35,11 @@ setup(
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
         "console_scripts": ["train_node = cail_robot.ros.train_node:main", "ur5e_node = cail_robot.robots.ur5e.bringup:main"],
-        "cail.arms": ["ur5e = cail_robot.robots.ur5e.bringup:UR5e"],
+        "cail.arms": ["ur5e = cail_robot.robots:UR5E"],
         "cail.commands": [
             "deploy = cail_robot.commands.deploy:register",
             "record = cail_robot.commands.record:register",
             "up = cail_robot.commands.up:register",
-        ],
-        "cail.tasks": [
-            "panda-carry-ros = cail_robot.ros.env:PandaCarryOverRos",
-            "panda-ros = cail_robot.ros.env:PandaOverRos",
         ],
     },
 )

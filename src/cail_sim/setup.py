@@ -22,12 +22,14 @@ setup(
     entry_points={
         "console_scripts": ["scene_node = cail_sim.robots.scene:main", "sim_node = cail_sim.robots.panda:main"],
         "cail.arms": [
-            "sim = cail_sim.robots.panda:Sim",
-            "ur5e-sim = cail_sim.robots.ur5e:UR5eSim",
+            "panda_sim = cail_sim.robots:PANDA_SIM",
+            "ur5e_sim = cail_sim.robots:UR5E_SIM",
         ],
         "cail.tasks": [
             "panda = cail_sim.tasks.panda:Panda",
             "panda-carry = cail_sim.tasks.panda:PandaCarry",
+            "panda-carry-ros = cail_sim.tasks.over_ros:PANDA_CARRY",
+            "panda-ros = cail_sim.tasks.over_ros:PANDA",
             "ur5e = cail_sim.tasks.ur5e:UR5e",
         ],
         "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],

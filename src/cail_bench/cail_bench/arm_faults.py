@@ -27,12 +27,13 @@ from typing import IO, Any
 from cail_bench.result import save
 from cail_core.cli import say
 from cail_core.errors import CailError
+from cail_core.over_topics import own_domain
 from cail_core.progress import console, table
 from cail_robot.arm import Twist
 from cail_robot.control.loop_timer import summarise
 from cail_robot.control.realtime import ask_for_realtime
-from cail_robot.control.state_machine import REST_SPEED
-from cail_robot.ros.operator import PERMITTED, Operator, wait_for
+from cail_robot.control.state_machine import REST_SPEED, StatusCode
+from cail_robot.ros.operator import Operator, wait_for
 from cail_robot.safety.limits import Limits
 
 INJECTIONS = {"smoke": 1, "short": 20, "full": 40}
@@ -188,7 +189,7 @@ class Stage:
         commander = self.commander
         while not self.trace.moving():  # on a busy machine the arm may hold in between
             commander.ask("zero")
-            wait_for(lambda: self.operator.state() == PERMITTED, "motion to be permitted")
+            wait_for(lambda: self.operator.code() is StatusCode.ENABLED, "motion to be permitted")
             commander.ask("go")
             until = time.monotonic() + 1.0
             while time.monotonic() < until and not self.trace.moving():
@@ -341,7 +342,7 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
 
 def bench(budget: str, out: Path, seed: int) -> None:
     alone = own_network()
-    os.environ["ROS_DOMAIN_ID"] = "0" if alone else "99"
+    os.environ["ROS_DOMAIN_ID"] = "0" if alone else own_domain()
     ask_for_realtime()  # the moment of a fault must not be blurred by other work; the node and the commander inherit it
     rng, times = random.Random(seed), INJECTIONS[budget]
     chosen = [name for name in (*FAULTS, *SIGNALS) if budget != "smoke" or name in SMOKE]

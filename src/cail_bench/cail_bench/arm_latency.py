@@ -18,11 +18,13 @@ from typing import Any
 from cail_bench.arm_faults import IN_MEMORY, START_S, Child, own_network
 from cail_bench.result import save
 from cail_core.errors import CailError
+from cail_core.over_topics import own_domain
 from cail_core.progress import bar, console, table
 from cail_robot.arm import Twist
 from cail_robot.control.loop_timer import summarise
 from cail_robot.control.realtime import ask_for_realtime
-from cail_robot.ros.operator import PERMITTED, Operator, wait_for
+from cail_robot.control.state_machine import StatusCode
+from cail_robot.ros.operator import Operator, wait_for
 from cail_robot.safety.limits import Limits
 
 SECONDS = {"smoke": 5, "short": 60, "full": 600}
@@ -97,7 +99,7 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
 
 
 def bench(budget: str, out: Path) -> None:
-    os.environ["ROS_DOMAIN_ID"] = "0" if own_network() else "98"
+    os.environ["ROS_DOMAIN_ID"] = "0" if own_network() else own_domain()
     ask_for_realtime()  # a late commander would be measured as a slow way to the arm; all processes inherit it
     seconds = SECONDS[budget]
     with tempfile.TemporaryDirectory(prefix="cail-arm-latency-", dir=IN_MEMORY) as name, Operator() as operator:
@@ -110,7 +112,7 @@ def bench(budget: str, out: Path) -> None:
             wait_for(lambda: commander.sent("ready") and listener.sent("ready"), "the commander and the listener", START_S)
             operator.call("enable", data=True)
             commander.ask("zero")
-            wait_for(lambda: operator.state() == PERMITTED, "motion to be permitted")
+            wait_for(lambda: operator.code() is StatusCode.ENABLED, "motion to be permitted")
             commander.ask("go")
             with bar("commanding at 100 Hz", seconds) as advance:
                 for second in range(seconds):

@@ -25,8 +25,9 @@ from cail_bench.methods import spearman
 from cail_bench.theory_check import descend
 from cail_core import __version__, durable
 from cail_core.algorithms.eq7.confidence import segment_mean
-from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.config import build, to_dict
+from cail_core.algorithms.method import method_config
+from cail_core.algorithms.settings import MethodConfig
+from cail_core.config import to_dict
 from cail_core.demos.collect import Mix, collect
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.demonstrations import Demonstrations
@@ -82,18 +83,13 @@ class Cell:
 
 def config_of(cell: Cell) -> MethodConfig:
     """The method's installed settings with the cell's changes."""
-    return build(MethodConfig, _settings(cell.method, cell.task, json.dumps(cell.changes)), f"changes of {cell.method}")
+    config: MethodConfig = method_config(cell.method, cell.task, cell.changes)
+    return config
 
 
 @lru_cache
 def _settings(method: str, task: str, changes: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(json.dumps(to_dict(method_config(method, task))))
-    for name, value in json.loads(changes).items():
-        *path, last = name.split(".")
-        place = values
-        for part in path:
-            place = place[part]
-        place[last] = value
+    values: dict[str, Any] = json.loads(json.dumps(to_dict(method_config(method, task, json.loads(changes)))))
     return values
 
 

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 from cail_bench.result import save
-from cail_core.algorithms import METHODS
+from cail_core.algorithms import method_names
+from cail_core.algorithms.registry import get_method
 from cail_core.errors import CailError
 from cail_core.progress import bar
 
-OFFLINE = ("bc", "cail-bc", "rinse", "dwbc")
 STEPS = {"smoke": (50, 2_000), "short": (300, 12_000), "full": (1_000, 50_000)}
 """Gradient steps of the offline methods, environment steps of the others."""
 PANDA = {"cail-bc": 300, "cail-hybrid": 9_600}
@@ -25,7 +25,8 @@ PANDA = {"cail-bc": 300, "cail-hybrid": 9_600}
 def run(budget: str, out: Path, seed: int) -> Path:
     folder = out / "digests"
     tasks = {"pointmass": 40} | ({} if budget == "smoke" else {"panda": 60})
-    jobs = [("pointmass", method, STEPS[budget][method not in OFFLINE]) for method in METHODS]
+    jobs = [("pointmass", method, STEPS[budget][not get_method(method).offline])
+            for method in method_names()]
     jobs += [("panda", method, steps) for method, steps in PANDA.items() if "panda" in tasks]
     for task, episodes in tasks.items():
         if not (folder / task).exists():

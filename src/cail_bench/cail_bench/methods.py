@@ -17,8 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from cail_bench.result import save
 from cail_core.algorithms.eq7.confidence import segment_mean
-from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.algorithms.trainers.learners import make_learner
+from cail_core.algorithms.method import method_config
+from cail_core.algorithms.registry import get_method
+from cail_core.algorithms.settings import MethodConfig
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.demos.collect import Mix, mix_of, roll_out, schedule
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.demos.features import ACTION, DONE, REWARD, STATE, TRUNCATED
@@ -30,7 +32,7 @@ from cail_core.tasks.base import Array, Task, get_task
 from cail_core.training.run import demonstrator_means
 
 EPISODES, RANKED, EVALUATION_EPISODES = 200, 0.05, 100
-Settings = Callable[[str], MethodConfig] | None
+Settings = Callable[[str], tuple[str, MethodConfig]] | None
 
 
 @dataclass(frozen=True)
@@ -84,16 +86,16 @@ def run_table(table_: Table, seeds: Sequence[int], out: Path, settings: Settings
 
 def _cell(job: tuple[Table, int, str, Settings]) -> tuple[dict[str, Any], dict[str, float]]:
     """One method on one seed; and the demonstrators' mean returns, best first."""
-    table_, seed, method, settings = job
+    table_, seed, row, settings = job
     torch.set_num_threads(1)
     task = get_task(table_.task)
     demos, returns = demonstrate(task, table_.mix, seed)
     who = np.array(demos.demonstrator)
     means = {person: round(float(returns[who == person].mean()), 2) for person in dict.fromkeys(demos.demonstrator)}
     means = dict(sorted(means.items(), key=lambda item: -item[1]))
-    config = method_config(method, table_.task) if settings is None else settings(method)
-    steps = table_.cloning_steps if config.offline else table_.steps
-    return measure(task, demos, returns, method, config, seed, steps, list(means)), means
+    method, config = (row, method_config(row, table_.task)) if settings is None else settings(row)
+    steps = table_.cloning_steps if get_method(method).offline else table_.steps
+    return measure(task, demos, returns, method, config, seed, steps, list(means)) | {"method": row}, means
 
 
 def _show(rows: Sequence[dict[str, Any]], methods: Sequence[str]) -> None:
@@ -150,7 +152,7 @@ def measure(
 ) -> dict[str, Any]:
     """Train once; the last policy counts, on episodes of its own. `best_first`: the demonstrators by true return."""
     began = time.perf_counter()
-    learner = make_learner(task, demos, config, seed)
+    learner = make_learner(method, task, demos, config, seed)
     learner.begin_segment(0)
     while learner.done < steps:
         learner.iterate()

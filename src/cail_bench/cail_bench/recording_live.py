@@ -19,12 +19,12 @@ from cail_bench.result import save
 from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
 from cail_core.errors import CailError
+from cail_core.over_topics import own_domain
 from cail_core.progress import bar
 
 EPISODES = {"smoke": 1, "short": 5, "full": 60}
 SECONDS = {"smoke": 4, "short": 60, "full": 60}
 HZ = 100
-DOMAIN = "97"
 START_S = 60.0
 TURNS = ("left", "page-up", "right", "page-down")
 """What the script holds, two seconds each; it ends where it began."""
@@ -35,7 +35,7 @@ def run(budget: str, out: Path, seed: int) -> Path:
     with tempfile.TemporaryDirectory() as folder:
         root, script, said = Path(folder, "demos"), Path(folder, "script.txt"), Path(folder, "said.txt")
         script.write_text(script_of(episodes, seconds))
-        environment = {"ROS_DOMAIN_ID": DOMAIN, **os.environ, "PYTHONUNBUFFERED": "1"}
+        environment = {**os.environ, "ROS_DOMAIN_ID": own_domain(), "PYTHONUNBUFFERED": "1"}
         command = [sys.executable, "-m", "cail_core.cli"]
         with said.open("w") as log:
             arm = subprocess.Popen([*command, "up", "sim", "--seed", str(seed)], env=environment, stdout=log, stderr=log)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cail_bench import paper_numbers
 from cail_bench.cells import EQUATION_7, ORACLE, UNTRAINED, Cell
 from cail_bench.paper_numbers import Number
+from cail_core.algorithms.method import read_part
 
 COMPARED = ("cail", "2iwil", "ic-gail", "airl", "gail", "t-rex", "d-rex", "ssrr")
 """The methods of the paper's tables."""
@@ -77,9 +78,11 @@ class Budget:
 
 
 TINY: dict[str, Any] = {
-    "ppo.rollout_steps": 500, "ppo.num_envs": 10, "ppo.epochs": 1, "discriminator.steps": 2, "discriminator.batch": 100,
-    "before.steps": 5, "before.batch": 100, "cloning.batch": 50, "classifier.steps": 5, "reward.steps": 5, "reward.nets": 1,
-    "practice.num_envs": 10, "practice.steps_per_env": 50, "practice.cloning_steps": 20,
+    "ppo.rollout_steps": 500, "ppo.num_envs": 10, "ppo.epochs": 1,
+    "discriminator.updates": 2, "discriminator.batch_size": 100,
+    "offline_confidence.steps": 5, "offline_confidence.batch_size": 100, "cloning.batch_size": 50,
+    "classifier.steps": 5, "reward.steps": 5, "reward.nets": 1,
+    "self_imitation.num_envs": 10, "self_imitation.steps_per_env": 50, "self_imitation.cloning_steps": 20,
     "noise.levels": 3, "noise.rollouts": 2, "noise.cloning_steps": 50, "noise.airl_steps": 500,
 }
 """Settings with which a cell takes a moment and learns nothing."""
@@ -95,7 +98,8 @@ def cell(budget: Budget, env: Environment, method: str, seed: int, *, mix: dict[
          ranked: float = 0.05, changes: Mapping[str, Any] | None = None) -> Cell:
     steps = env.cloning_steps if method in OFFLINE else env.practice_steps if method == "cail-hybrid" else env.steps
     return Cell(env.task, mix or env.paper_mix(), method, seed, max(1, round(budget.steps * steps)), at, budget.episodes, ranked,
-                env.choose, budget.evaluation_episodes, {**({} if method in UNTRAINED else budget.changes), **(changes or {})})
+                env.choose, budget.evaluation_episodes,
+                {**({} if method in UNTRAINED else read_part(method, budget.changes)), **(changes or {})})
 
 
 Cells = list[Cell]
@@ -142,7 +146,8 @@ def panda_parts(budget: Budget, first: int) -> Cells:
     """What a clone's success on the Panda is made of: the confidence (`cail-bc`; `bc` has none), corrective labels, one way."""
     mixes = {"": budget.environments[0]} if budget.few else {"paper ": PANDA, "hard ": PANDA_HARD}
     parts = {"neither": (0.0, 0.0), "corrective": (1.5, 0.0), "one way": (0.0, 1.75), "both": (1.5, 1.75)}
-    return [cell(budget, env, method, seed, at=mix + part, changes={"cloning.corrective": corrective, "one_way": one_way})
+    return [cell(budget, env, method, seed, at=mix + part,
+                 changes={"cloning.corrective_noise_steps": corrective, "dominant_mode_distance": one_way})
             for mix, env in mixes.items() for part, (corrective, one_way) in parts.items()
             for seed in _seeds(budget, first) for method in ("cail-bc", "bc")]
 
@@ -195,7 +200,8 @@ def alpha_mu(budget: Budget, first: int) -> Cells:
     """The paper's own algorithm: α of the confidence, μ of the pseudo-update."""
     alphas = _varied(budget, (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0), (0.1, 10.0))
     mus = _varied(budget, (3e-6, 3e-5, 3e-4, 3e-3, 3e-2), (3e-4,))
-    settings = [(f"alpha={alpha:g}", {"beta.alpha": alpha}) for alpha in alphas] + [(f"mu={mu:g}", {"mu": mu}) for mu in mus]
+    settings = [(f"alpha={alpha:g}", {"beta.alpha": alpha}) for alpha in alphas]
+    settings += [(f"mu={mu:g}", {"joint_confidence.mu": mu}) for mu in mus]
     return [cell(budget, env, "cail-paper", seed, at=at, changes=changes) for env in _where(budget, REACHER, ANT)
             for at, changes in settings for seed in _seeds(budget, first) if env.runs(["cail-paper"])]
 
@@ -204,7 +210,8 @@ def theory(budget: Budget, first: int) -> Cells:
     """The outer loss along the training with the gate of Theorem 1 and without it; and Eq. 7 for T steps as Theorem 2 has it."""
     env, seeds = budget.environments[0], _seeds(budget, first)
     lengths = (5, 20) if budget.few else (50, 200, 800, 3200)
-    trained = [cell(budget, env, "cail-paper", seed, at="gate" if gate else "no gate", changes={"gate": gate, "gate_after": 0})
+    trained = [cell(budget, env, "cail-paper", seed, at="gate" if gate else "no gate",
+                    changes={"joint_confidence.gate": gate, "joint_confidence.gate_after": 0})
                for gate in (True, False) for seed in seeds]
     return trained + [replace(cell(budget, env, EQUATION_7, seed, at=f"{loss} T={steps}", changes={"loss": loss}), steps=steps)
                       for loss in ("rk", "logistic") for steps in lengths for seed in seeds]

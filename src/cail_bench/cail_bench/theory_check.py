@@ -7,6 +7,7 @@ Along a training none of this holds: pairs are drawn anew, θ is moved by Adam, 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -14,9 +15,11 @@ import torch
 from torch import Tensor
 
 from cail_core.algorithms.batch import demo_batch
-from cail_core.algorithms.eq7.bilevel import Parameters, bilevel_step
-from cail_core.algorithms.eq7.outer import RankedTrajectories, ranking_loss
+from cail_core.algorithms.eq7.cail import Cail
+from cail_core.algorithms.eq7.optim import Sgd
+from cail_core.algorithms.eq7.outer import OuterLoss, RankedTrajectories
 from cail_core.algorithms.inner.gail import Gail
+from cail_core.algorithms.settings import OuterConfig
 from cail_core.demos.demonstrations import Demonstrations
 
 C1, C2 = 100.0, 3.0
@@ -54,26 +57,29 @@ def descend(demos: Demonstrations, loss: str, steps: int, generator: torch.Gener
     inner.state_scale.set(data.state.mean(0), data.state.std(0).clamp_min(1e-3))
     ranked = RankedTrajectories.of(demos, demos.ranked, GAMMA, "sum", torch.float64)
     alpha, mu = C1 / math.sqrt(steps), C2 / steps
-    theta = inner.theta()
-    beta = torch.ones(len(demo.state), dtype=torch.float64)
-    gradient: list[float] = []
-
-    def outer(at: Parameters) -> Tensor:
-        return ranking_loss(ranked.returns(inner.reward(at, ranked.batch)), ranked.rank, loss)
-
-    def update_beta(slope: Tensor) -> None:
-        nonlocal beta
-        gradient.append(float(slope.pow(2).sum()))
-        beta = (beta - alpha * slope).clamp_min(0.0)
-
-    def update_theta(slope: Parameters) -> Parameters:
-        return {name: value - mu * slope[name] for name, value in theta.items()}
-
+    beta = _Beta(torch.ones(len(demo.state), dtype=torch.float64), alpha, [])
+    cail = Cail(inner, beta, OuterLoss(inner, ranked, OuterConfig(loss=loss, temperature=1.0)), Sgd(mu), mu=mu)
+    rows = torch.arange(len(demo.state))
     with torch.no_grad():
-        values = [float(outer(theta))]
+        values = [float(cail.outer(cail.theta))]
     for _ in range(steps):
-        theta, _ = bilevel_step(theta, lambda: beta, update_beta, update_theta, lambda at: inner.terms(at, demo, other),
-                                lambda at: inner.reward(at, demo), outer, mu, gate)
+        cail.step(rows, demo, other, gate=gate)
         with torch.no_grad():
-            values.append(float(outer(theta)))
-    return Descent(values, gradient, mu)
+            values.append(float(cail.outer(cail.theta)))
+    return Descent(values, beta.gradient, mu)
+
+
+@dataclass
+class _Beta:
+    """β by plain gradient steps; the squared norm of each gradient is kept."""
+
+    value: Tensor
+    alpha: float
+    gradient: list[float]
+
+    def of(self, rows: Tensor) -> Tensor:
+        return self.value[rows]
+
+    def update(self, rows: Tensor, grad: Tensor) -> None:
+        self.gradient.append(float(grad.pow(2).sum()))
+        self.value[rows] = (self.value[rows] - self.alpha * grad).clamp_min(0.0)

@@ -15,10 +15,11 @@ import torch
 
 from cail_bench.methods import EPISODES, demonstrate, demonstrate_by
 from cail_bench.result import save
-from cail_core.algorithms.eq7.cail import draw
+from cail_core.algorithms.eq7.cail import Cail, draw
 from cail_core.algorithms.method import method_config
 from cail_core.algorithms.trainers.absorbing import flagged
-from cail_core.algorithms.trainers.learners import AdversarialLearner
+from cail_core.algorithms.trainers.adversarial import AdversarialLearner
+from cail_core.algorithms.trainers.base import Learner, make_learner
 from cail_core.errors import MissingDependency, how_to_add
 from cail_core.progress import bar, console, table
 from cail_core.tasks import Demonstrator, Policy, get_task
@@ -52,7 +53,7 @@ def run(budget: str, out: Path, seed: int) -> Path:
     return save(out, "throughput", rows, budget=budget, seed=seed, bilevel_step_ratio_to_plain=round(ratio, 2))
 
 
-def _learners(name: str, seed: int) -> dict[str, AdversarialLearner]:
+def _learners(name: str, seed: int) -> dict[str, Learner]:
     """Ant's demonstrations are random here: they fall at once, so they are soon collected, and a step costs the same."""
     task = get_task(name)
     if name == "ant":
@@ -60,7 +61,7 @@ def _learners(name: str, seed: int) -> dict[str, AdversarialLearner]:
     else:
         demos, _ = demonstrate(task, "paper", seed)
     return {
-        method: AdversarialLearner(task, demos, method_config(method), seed, torch.Generator().manual_seed(seed))
+        method: make_learner(method, task, demos, method_config(method), seed)
         for method in METHODS
     }
 
@@ -69,7 +70,7 @@ def _random_policy(rng: np.random.Generator) -> Policy:
     return lambda observation: rng.uniform(-1, 1, 8).astype(np.float32)
 
 
-def _rates(task: str, learners: dict[str, AdversarialLearner], rounds: int, seed: int) -> list[dict[str, Any]]:
+def _rates(task: str, learners: dict[str, Learner], rounds: int, seed: int) -> list[dict[str, Any]]:
     """Stepping and training take turns, so that whatever else the machine does slows both alike."""
     raw = _raw_stepping(PLAIN[task], seed)
     seconds: dict[str, float] = dict.fromkeys(("raw", *METHODS), 0.0)
@@ -126,17 +127,21 @@ def _raw_stepping(name: str, seed: int) -> Callable[[], None]:
     return work
 
 
-def _discriminator_steps(plain: AdversarialLearner, bilevel: AdversarialLearner, repeats: int) -> tuple[float, float]:
+def _discriminator_steps(plain: Learner, bilevel: Learner, repeats: int) -> tuple[float, float]:
     """Seconds of a plain discriminator step and of a whole step of Eq. 7, in turns on the same batches."""
+    assert isinstance(plain, AdversarialLearner)
+    assert isinstance(bilevel, AdversarialLearner)
+    simple_learner, whole_learner = plain.inner_learner, bilevel.inner_learner
+    assert isinstance(whole_learner, Cail)
     data = flagged(plain.data)
-    size = plain.config.discriminator.batch
+    size = plain.config.discriminator.batch_size
     weight = torch.ones(size)
     totals = [0.0, 0.0]
     for k in range(-WARM_UP, repeats):
         rows, others = (draw(len(data.state), size, plain.generator) for _ in range(2))
         demo, other = data.rows(rows), data.rows(others)
-        simple = _timed(lambda demo=demo, other=other: plain.cail.weighted_step(weight, demo, other))  # type: ignore[misc]
-        whole = _timed(lambda rows=rows, demo=demo, other=other: bilevel.cail.step(rows, demo, other, gated=True))  # type: ignore[misc]
+        simple = _timed(lambda demo=demo, other=other: simple_learner.weighted_step(weight, demo, other))  # type: ignore[misc]
+        whole = _timed(lambda rows=rows, demo=demo, other=other: whole_learner.step(rows, demo, other, gate=0.0))  # type: ignore[misc]
         if k >= 0:
             totals = [totals[0] + simple, totals[1] + whole]
     return totals[0] / repeats, totals[1] / repeats

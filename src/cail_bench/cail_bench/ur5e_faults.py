@@ -20,6 +20,7 @@ from typing import Any
 
 from cail_bench.result import save
 from cail_core.errors import CailError
+from cail_core.over_topics import own_domain
 from cail_core.progress import bar, console, table
 from cail_robot.control.realtime import realtime
 from cail_sim.ursim.process import BoxProcess
@@ -74,10 +75,10 @@ class Lab:
         self.context, self.node, self.executor = join("person", "/arm")
         self.node.create_subscription(DiagnosticStatus, "status", self._hear, STATUS_QOS)
         self._twist = self.node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
-        self._message, self._requests = TwistStamped, {"enable": SetBool.Request, "clear_fault": Trigger.Request}
+        self._message, self._requests = TwistStamped, {"enable": SetBool.Request, "unlock": Trigger.Request}
         self._services = {
             "enable": self.node.create_client(SetBool, "enable"),
-            "clear_fault": self.node.create_client(Trigger, "clear_fault"),
+            "unlock": self.node.create_client(Trigger, "unlock"),
         }
         self.arm: subprocess.Popen[bytes] | None = None
         self.commander: subprocess.Popen[bytes] | None = None
@@ -161,7 +162,7 @@ class Lab:
             if go:
                 self.ask("zero")
             if self._said.startswith("FAULT"):
-                self.call("clear_fault")
+                self.call("unlock")
             elif self._said.startswith("IDLE"):
                 self.call("enable", data=True)
             with contextlib.suppress(CailError):
@@ -242,7 +243,7 @@ def run(budget: str, out: Path, seed: int = 0) -> Path:
 
 
 def measure(names: Sequence[str], times: int, out: Path, seed: int, budget: str) -> Path:
-    os.environ["ROS_DOMAIN_ID"] = os.environ.get("ROS_DOMAIN_ID", "98")
+    os.environ["ROS_DOMAIN_ID"] = own_domain()
     prompt = realtime(10)
     rng = random.Random(seed)
     rows: list[dict[str, Any]] = []

@@ -37,7 +37,7 @@ def test_spearman_by_hand() -> None:
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_of_the_ablation_changes_what_it_names_and_nothing_else(name: str) -> None:
     method, changes = VARIANTS[name]
-    found, given = asdict(variant(name)), asdict(method_config(method))
+    found, given = asdict(variant(name)[1]), asdict(method_config(method))
     for path, value in changes.items():
         group, _, key = path.rpartition(".")
         assert (found[group] if group else found)[key] == value

@@ -144,9 +144,9 @@ def test_the_parts_of_a_clone_differ_in_nothing_else() -> None:
     whole = method_config("cail-bc", "panda")
     assert made["cail-bc", "paper both"] == whole
     assert made["bc", "hard neither"] == method_config("bc", "panda")
-    cloning = replace(whole.cloning, corrective=0.0)
+    cloning = replace(whole.cloning, corrective_noise_steps=0.0)
     assert made["cail-bc", "hard one way"] == replace(whole, cloning=cloning)
-    assert made["cail-bc", "paper neither"] == replace(whole, cloning=cloning, one_way=0.0)
+    assert made["cail-bc", "paper neither"] == replace(whole, cloning=cloning, dominant_mode_distance=0.0)
 
 
 def test_only_keeps_what_is_named() -> None:
@@ -399,7 +399,7 @@ def test_a_cell_that_was_run_with_other_settings_is_another_cell(monkeypatch: py
     known = Cell("pointmass", {"expert": 1.0}, "bc", 0, 50)
     before, oracle = known.key, replace(known, method=ORACLE).key
     config = method_config("bc", "pointmass")
-    monkeypatch.setattr(cells, "method_config", lambda method, task: replace(config, trusted=0.5))
+    monkeypatch.setattr(cells, "method_config", lambda method, task, changes: replace(config, dominant_mode_distance=0.5))
     cells._settings.cache_clear()
     assert known.key != before
     assert replace(known, method=ORACLE).key == oracle

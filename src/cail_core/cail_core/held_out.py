@@ -100,20 +100,21 @@ def of_policy(policy: PolicyRunner, dataset: DemoDataset) -> HeldOut:
     return HeldOut(list(range(demos.episodes)), *action_errors(spec, [policy(part) for part in states], shown), folds=0)
 
 
-def held_out(task: Task, demos: Demonstrations, settings: Mapping[str, Any], seed: int, steps: int, trust: Floats,
+def held_out(task: Task, demos: Demonstrations, method: str, settings: Mapping[str, Any], seed: int, steps: int, trust: Floats,
              advance: Callable[[float], None] = lambda share: None) -> HeldOut:
     """Cross-validation of a method that learns from recordings alone. `trust` is the mean confidence of each episode: those of
     more than average are trusted. `advance` hears which share of the work is done."""
     import torch
 
-    from cail_core.algorithms.method import MethodConfig
-    from cail_core.algorithms.trainers.learners import make_learner
+    from cail_core.algorithms.registry import get_method
+    from cail_core.algorithms.trainers.base import make_learner
     from cail_core.config import build
     from cail_core.policy import Mode, network_of
     from cail_core.tasks.scaling import Scaling
 
-    config = build(MethodConfig, dict(settings), "the run's settings")
-    if not config.offline:
+    known_method = get_method(method)
+    config = build(known_method.config, dict(settings), "the run's settings")
+    if not known_method.offline:
         raise BadInput("expected a run of a method that learns from recordings alone")
     torch.set_num_threads(1)
     scaling = Scaling.of(task.spec, demos)
@@ -126,10 +127,10 @@ def held_out(task: Task, demos: Demonstrations, settings: Mapping[str, Any], see
         advance(i / (len(folds) + 1))
         tested = [e for e in fold if trust[e] >= min(1.0, float(trust.max()))]
         kept = [e for e in range(demos.episodes) if e not in set(fold)]
-        known = scaled.chosen(kept) if kept else scaled
-        if not kept or not tested or (config.needs_ranking and len(set(known.rank[known.rank > 0].tolist())) < 2):
+        known = scaled.select(np.array(kept)) if kept else scaled
+        if not kept or not tested or (known_method.needs_ranking and len(set(known.rank[known.rank > 0].tolist())) < 2):
             continue
-        learner = make_learner(scaling.task(task), known, config, seed)
+        learner = make_learner(method, scaling.task(task), known, config, seed)
         try:
             while learner.done < steps:
                 learner.iterate()
@@ -157,10 +158,11 @@ def deal(trust: Floats, folds: int) -> list[list[int]]:
 def _ranks_held_out(demos: Demonstrations, config: Any, seed: int, horizon: int, notes: list[str]) -> tuple[int, int] | None:
     import torch
 
-    from cail_core.algorithms.eq7.cail import learn_confidence_before
-    from cail_core.algorithms.eq7.selection import ordered_pairs
+    from cail_core.algorithms.eq7.cail import learn_confidence_offline
+    from cail_core.algorithms.eq7.held_out import ordered_pairs
+    from cail_core.algorithms.settings import TrustConfig
 
-    if config.confidence not in ("before", "refined"):
+    if not isinstance(config, TrustConfig):
         return None
     ranks = len(set(demos.rank[demos.rank > 0].tolist()))
     if ranks < LEAST_RANKS:
@@ -175,7 +177,7 @@ def _ranks_held_out(demos: Demonstrations, config: Any, seed: int, horizon: int,
         shown[out] = 0
         if len(set(shown[shown > 0].tolist())) < 2:
             continue
-        learned, _ = learn_confidence_before(replace(demos, rank=shown), config, torch.Generator().manual_seed(seed), horizon)
+        learned = learn_confidence_offline(replace(demos, rank=shown), config, torch.Generator().manual_seed(seed), horizon)
         found = ordered_pairs(learned.confidence.per_episode().numpy(), demos.rank, out)
         right, total = right + found[0], total + found[1]
     return (right, total) if total else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -322,8 +323,10 @@ def _read_card(path: Path) -> PolicyCard:
     if not faults and values["activation"] not in ACTIVATIONS:
         faults.append(f"key 'activation': expected one of {', '.join(ACTIVATIONS)}, given {values['activation']!r}")
     if not faults:
+        faults += _number_faults(values)
         faults += _range_faults(*(values.get(name, []) for name in ("action_low", "action_high", "action_names")))
-    faults += _gate_faults(values.get("gates", []), values.get("observation_names", []))
+    if not faults:
+        faults += _gate_faults(values.get("gates", []), values.get("observation_names", []))
     if not faults and values.get("stress"):
         from cail_core.stress.findings import faults as stress_faults  # it plays policies, and so comes after them
 
@@ -337,10 +340,30 @@ def _read_card(path: Path) -> PolicyCard:
 def _range_faults(low: list[Any], high: list[Any], names: list[Any]) -> list[str]:
     if not low and not high:
         return []
-    fits = len(low) == len(high) == len(names) and all(
-        isinstance(a, (int, float)) and isinstance(b, (int, float)) and a < b for a, b in zip(low, high, strict=True))
+    numbers = all(isinstance(value, (int, float)) and math.isfinite(value) for value in (*low, *high))
+    fits = numbers and len(low) == len(high) == len(names) and all(a < b for a, b in zip(low, high, strict=True))
     return [] if fits else [f"keys 'action_low' and 'action_high': expected {len(names)} numbers each, low below high, "
                             f"given {low} and {high}"]
+
+
+def _number_faults(values: dict[str, Any]) -> list[str]:
+    """What would make an arm faster, turn its motion round or stop a program half-way: numbers out of range, names no text."""
+
+    def sound(value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+    faults = [f"key '{key}': expected names, given {name!r}" for key in ("observation_names", "action_names")
+              for name in values[key] if not isinstance(name, str)]  # fmt: skip
+    if isinstance(values["fps"], bool) or not 1 <= values["fps"] <= 1000:
+        faults.append(f"key 'fps': expected 1 … 1000, given {values['fps']!r}")
+    faults += [f"key 'limits.{name}': expected a number above 0, given {value!r}" for name, value in values["limits"].items()
+               if not (sound(value) and value > 0)]  # fmt: skip
+    fastest = values["provenance"].get("fastest_action", 1.0)
+    if not (sound(fastest) and 0.0 <= fastest <= 1e3):
+        faults.append(f"key 'provenance.fastest_action': expected a number from 0 on, given {fastest!r}")
+    faults += [f"key 'guard.{name}': expected a number, given {value!r}" for name, value in values.get("guard", {}).items()
+               if not sound(value)]  # fmt: skip
+    return faults
 
 
 def _gate_faults(gates: Any, names: Any) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms import METHODS
-from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.algorithms import method_names
+from cail_core.algorithms.method import method_config, read_part
+from cail_core.algorithms.registry import get_method
 from cail_core.cli import main
 from cail_core.demos.collect import collect, mix_of_function
 from cail_core.demos.dataset import DemoDataset
@@ -182,15 +182,14 @@ def demos(tmp_path_factory: pytest.TempPathFactory) -> DemoDataset:
     return DemoDataset(root)
 
 
-def small(method: str) -> MethodConfig:
-    config = method_config(method, CART)
-    return replace(
-        config, checkpoint_every=1, evaluation_episodes=4, clone=20, before=replace(config.before, steps=5, batch=50),
-        cloning=replace(config.cloning, batch=50), discriminator=replace(config.discriminator, steps=2, batch=50),
-        classifier=replace(config.classifier, steps=5, batch=50), reward=replace(config.reward, steps=5, nets=1),
-        noise=replace(config.noise, levels=2, rollouts=1, cloning_steps=20, airl_steps=150),
-        practice=replace(config.practice, num_envs=3, steps_per_env=50, cloning_steps=20),
-        ppo=replace(config.ppo, rollout_steps=150, num_envs=3, epochs=1, minibatch=75))
+def small(method: str) -> Any:
+    changes = {"checkpoint_every": 1, "evaluation_episodes": 4, "bc_warmup_steps": 20, "offline_confidence.steps": 5,
+               "offline_confidence.batch_size": 50, "cloning.batch_size": 50, "discriminator.steps": 2,
+               "discriminator.batch_size": 50, "classifier.steps": 5, "classifier.batch_size": 50, "reward.steps": 5,
+               "reward.nets": 1, "noise.levels": 2, "noise.rollouts": 1, "noise.cloning_steps": 20, "noise.airl_steps": 150,
+               "self_imitation.num_envs": 3, "self_imitation.steps_per_env": 50, "self_imitation.cloning_steps": 20,
+               "ppo.rollout_steps": 150, "ppo.num_envs": 3, "ppo.epochs": 1, "ppo.minibatch": 75}
+    return method_config(method, CART, read_part(method, changes))
 
 
 def run(demos: DemoDataset, out: Path, method: str, steps: int, **options: Any) -> Path:
@@ -198,9 +197,9 @@ def run(demos: DemoDataset, out: Path, method: str, steps: int, **options: Any) 
                  demos_folder=demos.root, **options)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", method_names())
 def test_every_method_trains_on_an_outside_environment(method: str, demos: DemoDataset, tmp_path: Path) -> None:
-    steps = 50 if method_config(method).offline else 300
+    steps = 50 if get_method(method).offline else 300
     policy = load_policy(run(demos, tmp_path / "run", method, steps) / "policy")
     assert policy.card.task == CART
     assert policy.card.action_low == [-2.0]

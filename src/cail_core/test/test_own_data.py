@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.algorithms.method import method_config, read_part
 from cail_core.cli import main
 from cail_core.config import to_dict
 from cail_core.demos.dataset import DemoDataset
@@ -62,10 +62,10 @@ def imported(folder: Path, name: str = "lab", ranked: float = 0.7, given: Given 
     return DemoDataset(folder / name)
 
 
-def small(method: str, task: str = "data:lab") -> MethodConfig:
-    config = method_config(method, task)
-    return replace(config, checkpoint_every=1, before=replace(config.before, steps=5, batch=50),
-                   cloning=replace(config.cloning, batch=100))
+def small(method: str, task: str = "data:lab") -> Any:
+    changes = {"checkpoint_every": 1, "offline_confidence.steps": 5, "offline_confidence.batch_size": 50,
+               "cloning.batch_size": 100}
+    return method_config(method, task, read_part(method, changes))
 
 
 def trained(dataset: DemoDataset, out: Path, method: str = "bc", steps: int = 100, **options: Any) -> Path:
@@ -280,7 +280,7 @@ def test_cross_validation_holds_out_what_it_says(tmp_path: Path) -> None:
                  timeouts=ends)
         dataset, _ = import_demos(folder / "a.npz", folder / "a", fps=10)
         settings = json.loads(json.dumps(to_dict(small("bc"))))
-        return held_out(DatasetTask(dataset), dataset.demonstrations(), settings, 0, 150, np.ones(20))
+        return held_out(DatasetTask(dataset), dataset.demonstrations(), "bc", settings, 0, 150, np.ones(20))
 
     rule, guess = error(0.0, tmp_path / "rule"), error(1.0, tmp_path / "noise")
     assert sorted(rule.episodes) == list(range(20))
@@ -308,5 +308,6 @@ def test_the_range_of_an_action_that_never_changed_is_narrow() -> None:
 
 def test_keeping_the_best_checkpoint_needs_an_environment(tmp_path: Path) -> None:
     dataset = imported(tmp_path, episodes=4)
-    with pytest.raises(BadInput, match="keep: best plays episodes"):
-        train(task_of(dataset), dataset.demonstrations(), "bc", replace(small("bc"), keep="best"), seed=0, out=tmp_path / "run")
+    with pytest.raises(BadInput, match="checkpoint_selection: best plays episodes"):
+        train(task_of(dataset), dataset.demonstrations(), "bc", replace(small("bc"), checkpoint_selection="best"), seed=0,
+              out=tmp_path / "run")

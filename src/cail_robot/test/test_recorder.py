@@ -56,6 +56,26 @@ def test_an_episode_is_in_the_bag_and_in_the_dataset_as_it_was(folder: Path) -> 
     assert check(folder / "demos") == []
 
 
+def test_how_a_deployment_ended_is_told_once_and_stands(folder: Path) -> None:
+    """Its session has judged already; the recorder has its frames, and no verdict of its own that it could differ by."""
+    recorder, messages = opened(folder / "demos"), Messages(0)
+    assert recorder.reached_ns == 0
+    record(recorder, messages, 10, outcome="collided")
+    for _ in range(15):
+        feed(recorder, messages.cycle())
+    recorder.start()
+    for _ in range(4):
+        feed(recorder, messages.cycle())
+    assert recorder.reached_ns == messages.now_ns - messages.period_ns, "the newest period is complete with the next"
+    recorder.discard()
+    recorder.close()
+    one = DemoDataset(folder / "demos").episode(0)
+    assert one.outcome == "collided"
+    assert one.terminated
+    assert one.recording is not None
+    assert one.recording["task_outcome"] is None
+
+
 def test_the_task_ends_an_episode_before_the_person_does(folder: Path) -> None:
     recorder = opened(folder / "demos")
     messages = Messages(0)

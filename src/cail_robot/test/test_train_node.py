@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +19,7 @@ pytest.importorskip("rclpy")
 
 from ros_bench import environment, own_domain
 
-from cail_core.algorithms.method import method_config
 from cail_core.cli import main
-from cail_core.training.tune import write_config
 from cail_robot.ros.operator import wait_for
 from cail_robot.ros.runtime import STATE_QOS, STATUS_QOS, join
 from cail_robot.ros.train_node import NUMBERS, Progress
@@ -66,11 +63,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     demos = str(made / "demos")
     assert main(["demos", "collect", "--task", "pointmass", "--mix", "paper", "--episodes", "20", "--out", demos]) == 0
     assert main(["demos", "rank", demos, "--by", "return", "--fraction", "0.3"]) == 0
-    c = method_config("cail")
-    small = replace(c, checkpoint_every=5, before=replace(c.before, steps=5, batch=100),
-                    discriminator=replace(c.discriminator, steps=2, batch=100),
-                    ppo=replace(c.ppo, rollout_steps=500, num_envs=10, epochs=2, minibatch=250))  # fmt: skip
-    write_config(small, made / "small.yaml")
+    (made / "small.yaml").write_text(
+        "checkpoint_every: 5\noffline_confidence: {steps: 5, batch_size: 100}\ndiscriminator: {updates: 2, batch_size: 100}\n"
+        "ppo: {rollout_steps: 500, num_envs: 10, epochs: 2, minibatch: 250}\n"
+    )
     return made
 
 

@@ -18,6 +18,7 @@ from ros_bench import environment, node_process, own_domain, process
 from cail_core.cli import main
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, ConfigError
+from cail_robot.robot import find_robot
 from cail_robot.ros.operator import Operator, wait_for
 from cail_robot.ros.params import LIMITS, flat, limits_with, read_params_file, with_params_file
 from cail_robot.ros.runtime import STATE_QOS, STATUS_QOS
@@ -79,7 +80,8 @@ def test_what_cannot_change_is_read_only(sim: subprocess.Popen[str]) -> None:
 
 
 def test_the_limits_in_force_and_misspelt_ones_are_said_at_the_start() -> None:
-    with process(*UP, "--ros-args", "-p", "max_liner_speed:=0.1", "-p", "max_linear_speed:=0.2") as started:
+    given = ("-p", "max_liner_speed:=0.1", "-p", "max_linear_speed:=0.2")
+    with process(*UP, "--namespace", "other", "--ros-args", *given) as started:
         assert started.stdout
         said = ""
         for line in started.stdout:
@@ -172,9 +174,8 @@ def test_the_description_is_printed_where_no_node_runs(capsys: pytest.CaptureFix
 
 def test_the_ur5e_is_described_too() -> None:
     from cail_robot.robots.ur5e.arm import UR5eArm
-    from cail_robot.robots.ur5e.bringup import UR5e
 
-    robot = ElementTree.fromstring(UR5e.description())
+    robot = ElementTree.fromstring(find_robot("ur5e").load().description())
     moving = [joint.get("name") for joint in robot.iterfind("joint") if joint.get("type") != "fixed"]
     assert moving == [*UR5eArm.joint_names, *UR5eArm.finger_joints]
     assert UR5eArm.base_frame in {link.get("name") for link in robot.iterfind("link")}

@@ -142,7 +142,7 @@ def test_a_script_records_without_a_terminal() -> None:
         (["--input", "gamepad", "--device", "/dev/input/none"], "No such file"),
         (["--robot-ip", "10.0.0.1"], "--robot-ip is for an arm with a control box"),
         (["--input", "telepathy"], "invalid choice"),
-        (["--robot-config", "ur5e"], "--robot-config is for a UR5e"),
+        (["--robot-config", "ur5e"], "--robot-config is for a robot with settings"),
         (["--robot", "ur5e", "--viewer", "true"], "--viewer true is for a simulator of ours"),
         (["--limits", "nowhere"], "expected a YAML file"),
         (["--params-file", "nowhere"], "give a ROS parameter file"),

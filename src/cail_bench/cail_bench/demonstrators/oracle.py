@@ -52,18 +52,18 @@ class Recipe:
     candidates: int = 1
     """How many snapshots are measured again for each wanted return; with 1 the nearest is taken as it is."""
     settings: str = ""
-    """Name of the learner's YAML file in config/; where empty, that of the method."""
+    """Name of the learner's YAML file in config/; where empty, the learner's defaults."""
 
     @property
     def config(self) -> SACConfig | PPOConfig:
-        file = find_config(self.settings or self.method)
-        return load_config(SACConfig, file) if self.method == "sac" else load_config(PPOConfig, file)
+        cls: type[SACConfig] | type[PPOConfig] = SACConfig if self.method == "sac" else PPOConfig
+        return load_config(cls, find_config(self.settings)) if self.settings else cls()
 
 
 RECIPES = {
     "reacher": Recipe(
         "sac", 400_000, {"early-9": -9.0, "early-10": -9.6, "early-42": -42.0, "early-72": -72.0, "early-78": -78.0,
-                         "early-80": -80.0}, look_episodes=40),
+                         "early-80": -80.0}, look_episodes=40, settings="sac"),
     "ant": Recipe(
         "ppo", 3_000_000, {"early-1000": 1000.0, "early-2100": 2100.0, "early-2900": 2900.0, "early-3700": 3700.0},
         look_episodes=10, candidates=4, settings="oracle-ant"),

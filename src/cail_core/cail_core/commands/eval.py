@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def _over_topics(args: argparse.Namespace, task: Task, policy: PolicyRunner) -> 
 
     spec = task.spec
     if not spec.simulated_by:
-        raise BadInput(f"expected a task that a simulated arm plays over topics (panda, ur5e), given '{spec.name}'")
+        raise BadInput(f"expected a task that a simulated arm plays over topics (simulated_by in its spec), given '{spec.name}'")
     print(f"{args.episodes} episodes through the node of {spec.simulated_by}, in real time: at most "
           f"{spec.max_steps / spec.fps:.0f} s each", flush=True)
     played = play_over_topics(args.policy, spec.simulated_by, args.episodes, node_seed(args.seed), "--task", spec.name)
@@ -105,5 +106,10 @@ def _over_topics(args: argparse.Namespace, task: Task, policy: PolicyRunner) -> 
         print(f"{name}:\n{describe(result, spec.has_success)}")
     same = int((topics.success == here.success).sum())
     print(f"the same end in {same} of {args.episodes} episodes"
-          + ("" if spec.name.startswith("panda") else "; the tool begins elsewhere over the topics"))
+          + ("" if _puts_all_back(spec.simulated_by) else "; the tool begins elsewhere over the topics"))
     return 0
+
+
+def _puts_all_back(robot: str) -> bool:
+    """Whether a reset of the robot puts its arm back too; robots are of packages that build on this one."""
+    return any(entry.load().resets.value == "all" for entry in entry_points(group="cail.arms") if entry.name == robot)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +55,21 @@ class Demonstrations:
     def rows(self, episode: int) -> slice:
         return slice(int(self.starts[episode]), int(self.starts[episode + 1]))
 
-    def chosen(self, episodes: Sequence[int]) -> Demonstrations:
-        """Some of the episodes, in this order, with their ranks."""
-        which = np.asarray(episodes, dtype=np.int64)
-        rows = np.concatenate([np.arange(self.starts[e], self.starts[e + 1]) for e in which])
-        return replace(self, states=self.states[rows], actions=self.actions[rows], next_states=self.next_states[rows],
-                       terminated=self.terminated[rows], starts=np.cumsum([0, *np.diff(self.starts)[which]]),
-                       rank=self.rank[which], demonstrator=[self.demonstrator[e] for e in which] if self.demonstrator else [])
+    @property
+    def lengths(self) -> Ints:
+        """Pairs in each episode."""
+        return np.diff(self.starts)
+
+    def rows_of(self, episodes: Ints) -> Ints:
+        """The rows of some episodes, one episode after another."""
+        return np.concatenate([np.arange(self.starts[e], self.starts[e + 1]) for e in episodes])
+
+    def select(self, episodes: Ints) -> Demonstrations:
+        """Some of the episodes, with their ranks."""
+        rows = self.rows_of(episodes)
+        return Demonstrations(self.states[rows], self.actions[rows], self.next_states[rows], self.terminated[rows],
+                              np.cumsum([0, *self.lengths[episodes]]), self.rank[episodes],
+                              [self.demonstrator[e] for e in episodes] if self.demonstrator else [], self.robot)
 
     def digest(self) -> str:
         """Tells whether two sets of demonstrations, ranks included, are the same to a learner."""

@@ -49,7 +49,7 @@ def describe(demos: Demonstrations) -> Floats:
     ends = demos.next_states[demos.starts[1:] - 1] / scale
     means = np.add.reduceat(demos.states.astype(np.float64), demos.starts[:-1], axis=0) / lengths[:, None] / scale
     rows = np.column_stack([ends, means, 3.0 * lengths / lengths.max()])
-    made: Floats = np.clip(rows - rows.mean(axis=0), -FAR, FAR)  # a bottle that fell must not outweigh all else
+    made: Floats = np.clip(rows - rows.mean(axis=0), -FAR, FAR)  # a thing that fell must not outweigh all else
     return made
 
 

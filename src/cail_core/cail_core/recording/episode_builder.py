@@ -16,29 +16,29 @@ from cail_core.demos.episode import Episode, end_flags
 from cail_core.demos.features import ACTION, REQUESTED, REWARD, STATE, SUCCESS, Features, frame_features
 from cail_core.errors import BadInput, DatasetError
 from cail_core.recording.bag import read_about, read_messages, stem_of
-from cail_core.recording.sync import Moment, Vector, moments_of
+from cail_core.recording.sync import ArmSample, Vector, samples_of
 from cail_core.tasks import Task, TaskSpec, get_task
+
+BY_TASK = ("dropped", "collided")
+"""Outcomes that only the task itself gives: the episode was not broken off."""
 
 
 class TopicView(Protocol):
-    """A task seen through the arm's topics; one episode after another."""
+    """A task seen through the arm's topics and those of `TaskSpec.needs`; one episode after another."""
 
-    needs: tuple[str, ...]
-    """Topics of the things that it looks at, such as `object_pose`."""
-
-    def begin(self, moment: Moment) -> None:
+    def begin(self, moment: ArmSample) -> None:
         """An episode starts as `moment` shows it."""
         ...
 
-    def observe(self, moment: Moment) -> Sequence[float]:
+    def observe(self, moment: ArmSample) -> Sequence[float]:
         """The numbers that a policy sees."""
         ...
 
-    def advance(self, moment: Moment, executed: Vector) -> tuple[float, str | None]:
+    def advance(self, moment: ArmSample, executed: Vector) -> tuple[float, str | None]:
         """The reward for having executed this twist and come to `moment`, and how the episode ended, if it did."""
         ...
 
-    def action(self, twist: Vector, moment: Moment) -> Sequence[float]:
+    def action(self, twist: Vector, moment: ArmSample) -> Sequence[float]:
         """The action, 1 = full speed, that this twist is."""
         ...
 
@@ -51,7 +51,7 @@ class ActingView(TopicView, Protocol):
         """The twist that an action in [-1, 1] asks for at the speed that the task is learned at."""
         ...
 
-    def gripper(self, moment: Moment, action: Sequence[float]) -> float | None:
+    def gripper(self, moment: ArmSample, action: Sequence[float]) -> float | None:
         """The opening to command together with this action, 0 closed … 1 open; None where the task has no gripper."""
         ...
 
@@ -102,7 +102,7 @@ class Timing:
 def recordable(name: str, config: Path | None = None) -> RecordableTask:
     task = get_task(name, config)
     if not isinstance(task, RecordableTask):
-        raise BadInput(f"expected a task that can be seen through an arm's topics, such as panda, given '{name}'")
+        raise BadInput(f"expected a task that can be seen through an arm's topics, (one with over_topics), given '{name}'")
     return task
 
 
@@ -117,16 +117,18 @@ class EpisodeMaker:
         self._view, self._spec, self._timing = task.over_topics(timing.rate), task.spec, timing
         self._states, self._actions, self._requested, self._rewards = array("f"), array("f"), array("f"), array("f")
         self._activity = array("f")  # the greatest speed in each frame, for trimming
-        self._first: Moment | None = None
-        self._frame: list[Moment] = []
-        self._last: Moment | None = None
+        self._first: ArmSample | None = None
+        self._frame: list[ArmSample] = []
+        self._last: ArmSample | None = None
         self.frames = self.after_end = 0
+        self.reached_ns = 0
+        """Stamp of the state that the last whole frame led to."""
         self.late = self.lost = 0
         """Moments that came more than half a period late; moments that never came, by the arm's own count."""
         self.outcome: str | None = None
         """The task's own word on how it ended."""
 
-    def add(self, moment: Moment) -> None:
+    def add(self, moment: ArmSample) -> None:
         if self._last is not None:
             self.late += moment.stamp_ns - self._last.stamp_ns > 1.5 * self._timing.period_ns
             if self._last.sequence:
@@ -142,9 +144,10 @@ class EpisodeMaker:
             self._end_frame(self._first, self._frame)
             self._first, self._frame = moment, []
 
-    def _end_frame(self, first: Moment, moved: Sequence[Moment]) -> None:
+    def _end_frame(self, first: ArmSample, moved: Sequence[ArmSample]) -> None:
         """A frame goes from `first` to the last of `moved`, by what was executed on the way."""
         reached = moved[-1]
+        self.reached_ns = reached.stamp_ns
         if self.outcome is not None:
             self.after_end += 1
             self.frames += 1
@@ -160,7 +163,8 @@ class EpisodeMaker:
         self.frames += 1
 
     def episode(self, demonstrator: str, outcome: str, trim: Trim, bag: str, why: str = "") -> Episode:
-        """The demonstration; `outcome` is the person's word, success or failure, which the task's makes more precise.
+        """The demonstration; `outcome` is the word of who commanded. A person's, success or failure, the task makes more precise;
+        a deployment has been told by the task already, and that stands.
 
         `why`: what ended it, where that was neither the task nor the time.
         """
@@ -178,7 +182,7 @@ class EpisodeMaker:
         succeeded = outcome == "success"
         if outcome == "failure" and self.outcome not in (None, "success"):
             outcome = self.outcome or outcome
-        by_task = self.outcome is not None and self.outcome != "timeout"
+        by_task = outcome in BY_TASK or (self.outcome is not None and self.outcome != "timeout")
         frames.update(end_flags(end - start, truncated=not (by_task or succeeded)))
         if self._spec.has_success:
             frames[SUCCESS] = np.zeros(end - start, dtype=bool)
@@ -211,7 +215,7 @@ def episode_from_bag(path: Path, task: RecordableTask, trim: Trim | None = None)
     about = about_episode(path)
     maker = EpisodeMaker(task, Timing(**about["timing"]))
     try:
-        for moment in moments_of(read_messages(path)):
+        for moment in samples_of(read_messages(path, task.spec.needs), task.spec.needs):
             maker.add(moment)
     except (struct.error, UnicodeDecodeError) as fault:
         raise DatasetError(f"{path}: a message is not what its topic's type says ({fault})") from None

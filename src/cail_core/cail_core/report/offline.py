@@ -33,8 +33,8 @@ def of_run(run: RunFolder) -> HeldOut:
 
     def make() -> HeldOut:
         with bar("cross-validation", 100) as advance:
-            return held_out(DatasetTask(dataset), demos, run.config["settings"], run.seed, run.trained or run.steps, trust,
-                            lambda share: advance(round(100 * share)))
+            return held_out(DatasetTask(dataset), demos, run.method, run.config["settings"], run.seed, run.trained or run.steps,
+                            trust, lambda share: advance(round(100 * share)))
 
     return kept_or_made(run.folder, make, {"demonstrations": demos.digest(), "seed": run.seed})
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cail_core.errors import BadInput
+from cail_core.recording.topics import faults_of
 
 if TYPE_CHECKING:
     from cail_core.policy import Network
@@ -98,6 +99,9 @@ class TaskSpec:
     """What the safety filter allows where the task is learned; a policy's card keeps it."""
     gates: tuple[Gate, ...] = ()
     sensors: tuple[Sensor, ...] = ()
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """What the task looks at beside the arm: topic -> type, such as {"cup_1": POSE} of `recording.topics`. In a lab a tracker
+    publishes it."""
     simulated_by: str = ""
     """Which robot of `cail deploy` simulates it behind a node; none where it is no arm's task."""
     action_low: tuple[float, ...] = ()
@@ -110,6 +114,8 @@ class TaskSpec:
     """Whether there is anything to act in; False where all that is known of the task is its demonstrations."""
 
     def __post_init__(self) -> None:
+        if wrong := faults_of(self.needs):
+            raise ValueError(f"needs of '{self.name}': {'; '.join(wrong)}")
         places = () if self.view is None else (self.view.position, *(thing.at for thing in self.view.things))
         unknown = sorted({name for at in places for axis in at for name in axis} - {"1", *self.observation_names})
         named = {name for gate in self.gates for name in (*gate.hidden, *gate.when)} | {n for s in self.sensors for n in s.moves}
@@ -155,6 +161,16 @@ def in_units(actions: NDArray[np.floating], low: Sequence[float], high: Sequence
     bottom, top = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
     made: Array = (bottom + (np.asarray(actions, dtype=np.float64) + 1.0) / 2.0 * (top - bottom)).astype(np.float32)
     return made
+
+
+def metres_per_second(action_scale: str) -> float | None:
+    """The speed that an action of 1 means, such as of "0.5 m/s"; None where it means something else."""
+    number, _, unit = action_scale.partition(" ")
+    try:
+        value = float(number)
+    except ValueError:
+        return None
+    return value if unit == "m/s" and value > 0 else None
 
 
 class Step(NamedTuple):

@@ -12,6 +12,7 @@ import functools
 import importlib
 import io
 import os
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,8 @@ def make(ident: str, render_mode: str | None = None) -> gymnasium.Env[Any, Any]:
         if family is not None:
             with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):  # it writes of others than this one
                 gymnasium.register_envs(importlib.import_module(family))
-                mend()
+        if "gymnasium_robotics" in sys.modules:  # a module of the user's may have brought it
+            mend()
         try:
             return gymnasium.make(env_id, render_mode=render_mode, disable_env_checker=True)
         except gymnasium.error.UnregisteredEnv as fault:

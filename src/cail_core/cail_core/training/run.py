@@ -19,16 +19,18 @@ import torch
 import yaml
 
 from cail_core import __version__, durable
-from cail_core.algorithms import METHODS
+from cail_core.algorithms import method_names
 from cail_core.algorithms.eq7.confidence import segment_mean
-from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.algorithms.registry import get_method
+from cail_core.algorithms.settings import MethodConfig
+from cail_core.algorithms.trainers.base import Learner, Metrics, make_learner
 from cail_core.algorithms.trainers.demo_modes import passed_over
-from cail_core.algorithms.trainers.learners import Learner, Metrics, make_learner
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.evaluation import Evaluation, evaluate
 from cail_core.guard import Guard
+from cail_core.layers import flat
 from cail_core.policy import Mode, network_of, save_policy
 from cail_core.tasks.base import GYM, Practised, Task, task_names
 from cail_core.tasks.scaling import Scaling
@@ -92,7 +94,7 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     check(run, faults)
     state = _begin(run)
     with durable.locked(out):
-        learner = make_learner(run.task, run.demos, config, seed, resumed=state is not None)
+        learner = make_learner(method, run.task, run.demos, config, seed, resumed=state is not None)
         try:
             _loop(run, learner, state, show, watch, stop)
         finally:
@@ -119,23 +121,20 @@ def check(run: Run, unfit: Sequence[str] = ()) -> None:
         reached = float(np.abs(demos.actions).max())
         faults.append(f"actions reach {reached:g}, expected them in [-1, 1]" if not spec.action_low else
                       f"actions reach {reached:g} times their bounds in '{spec.name}': {spec.action_scale}")
-    if not spec.has_environment and not run.config.offline:
+    if not spec.has_environment and not get_method(run.method).offline:
         faults.append(f"'{run.method}' acts while it learns, and these demonstrations bring no environment: name one with --task "
                       f"({GYM}:[MODULE:]ID, {', '.join(task_names())}), or take a method that learns from recordings alone "
-                      f"({', '.join(offline_methods())})")
-    elif not spec.has_environment and run.config.keep == "best":
-        faults.append("keep: best plays episodes to choose by, and these demonstrations bring no environment; set keep: last")
-    if run.config.needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
+                      f"({', '.join(name for name in method_names() if get_method(name).offline)})")
+    elif not spec.has_environment and run.config.checkpoint_selection == "best":
+        faults.append("checkpoint_selection: best plays episodes to choose by, and these demonstrations bring no environment; "
+                      "set checkpoint_selection: last")
+    if get_method(run.method).needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
         faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
                       "`cail demos rank` ranks some")
     if run.steps < 1:
         faults.append(f"expected at least 1 step, given {run.steps}")
     if faults:
         raise BadInput(listed(f"cannot train '{run.method}' on {run.demos_name or 'these demonstrations'}", faults))
-
-
-def offline_methods() -> list[str]:
-    return [name for name in METHODS if method_config(name).offline]
 
 
 def _begin(run: Run) -> dict[str, Any] | None:
@@ -146,9 +145,12 @@ def _begin(run: Run) -> dict[str, Any] | None:
     if out.is_dir() and any(out.iterdir()):
         if not (out / CONFIG).is_file():
             raise BadInput(f"{out} is neither empty nor a run (no {CONFIG} in it); choose another --out")
-        held = _flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
+        held = flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
+        if "settings.learner" in held:
+            raise BadInput(f"{out} was made by an earlier version of cail, whose settings had other names, and cannot go on with "
+                           "this one; go on with that version, or choose another --out")
         faults = [f"{name}: it has {held.get(name)!r}, asked for {value!r}"
-                  for name, value in _flat(about).items() if held.get(name) != value]
+                  for name, value in flat(about).items() if held.get(name) != value]
         if faults:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
@@ -159,19 +161,10 @@ def _begin(run: Run) -> dict[str, Any] | None:
     return None
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Nested settings as one level: settings.ppo.gamma → 0.995."""
-    if not isinstance(value, dict):
-        return {name: value}
-    made: dict[str, Any] = {}
-    for key, content in value.items():
-        made |= _flat(content, f"{name}.{key}" if name else str(key))
-    return made
-
-
 def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, watch: Watch | None,
           stop: Callable[[], bool] | None) -> None:
     config, out = run.config, run.out
+    by_evaluation = config.checkpoint_selection == "best"
     iteration = segment = size = flawless = 0
     best: list[float] = []
     if state is not None:
@@ -180,7 +173,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
         flawless = state["flawless"]
 
     def over() -> bool:
-        return learner.done >= run.steps or 0 < config.enough <= flawless
+        return learner.done >= run.steps or 0 < config.stop_after_perfect_checkpoints <= flawless
 
     if watch is not None:
         watch(learner.done, learner.done if over() else run.steps, {})
@@ -195,7 +188,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 iteration += 1
                 _stop_if_diverged(metrics, learner, out)
                 last = i == config.checkpoint_every - 1 or learner.done >= run.steps
-                if config.keep == "best":
+                if by_evaluation:
                     metrics |= _evaluated(run, learner, segment) if last else dict.fromkeys(EVALUATED, math.nan)
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
@@ -204,7 +197,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 if last:
                     break
             segment += 1
-            score = [metrics[name] for name in EVALUATED if not math.isnan(metrics[name])] if config.keep == "best" else []
+            score = [metrics[name] for name in EVALUATED if not math.isnan(metrics[name])] if by_evaluation else []
             if not best or score >= best:
                 best = score
                 _save_policy(run, learner)
@@ -251,8 +244,8 @@ def _save_policy(run: Run, learner: Learner) -> None:
         raise TrainingDiverged(_diverged("a weight is NaN or infinite", learner.done, run.out))
     confidence = learner.confidence()
     guard = Guard.fit(run.demos.states, confidence.numpy(), run.demos.episode_of_pair, run.seed)
-    scaling = run.scaling or Scaling(run.task.spec)
     another_way = passed_over(run.demos, confidence, learner.weight())
+    scaling = run.scaling or Scaling(run.task.spec)
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
                  **({ANOTHER_WAY: another_way} if another_way else {}), "seed": run.seed, "steps": learner.done,
@@ -315,7 +308,7 @@ def _stop_if_diverged(metrics: Metrics, learner: Learner, out: Path) -> None:
 
 def _diverged(what: str, step: int, out: Path) -> str:
     kept = f"the last good checkpoint is in {out}" if (out / CHECKPOINT).exists() else "no checkpoint had been reached"
-    return f"training diverged at step {step}: {what}; {kept}; lower the learning rates with --config, or try another seed"
+    return f"training diverged at step {step}: {what}; {kept}; lower the learning rates with --set, or try another seed"
 
 
 class _Curves:

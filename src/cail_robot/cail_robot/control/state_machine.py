@@ -2,7 +2,7 @@
 
 DISCONNECTED → IDLE → ENABLED → (HOLDING) → FAULT. Motion only when ENABLED. Whenever motion has ended by something else than a
 zero command (enabling, a stale or refused command, another publisher), the next motion starts only from a zero command.
-FAULT is latched: `clear_fault`, at rest, leads to IDLE.
+FAULT is latched: `clear_fault`, at rest, leads to IDLE. So does an enabled arm that nobody has commanded for `disable_after_s`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from cail_core.errors import ConfigError
@@ -33,6 +33,8 @@ PUBLISHERS_QUIET_S = 0.5
 """After two publishers were heard, one must speak alone for this long."""
 STATUS_EVERY_S = 0.1
 """What the filter does is said at most this often; changes of state always."""
+CLOCK_STEP_S = 0.05
+"""From one period to the next the stamps' clock and the monotonic one may part by this; by more, somebody has set the clock."""
 REST_SPEED = 0.01
 """m/s or rad/s: a measured tool slower than this is at rest."""
 
@@ -45,6 +47,32 @@ class State(enum.Enum):
     FAULT = "FAULT"
 
 
+class StatusCode(enum.IntEnum):
+    """The status as a number, for programs; what it says is for people. Numbers are never given a new meaning."""
+
+    UNKNOWN = 0
+    """Nothing was heard yet."""
+    DISCONNECTED = 1
+    IDLE = 2
+    AWAITING_ZERO = 3
+    """Enabled: the next motion starts from a zero command."""
+    ENABLED = 4
+    """Motion is permitted."""
+    HOLDING = 5
+    FAULT = 6
+    SAFETY_STOP = 7
+    """A fault: the arm's own safety system has stopped it."""
+
+    @classmethod
+    def read(cls, values: Mapping[str, str]) -> StatusCode:
+        """The code among the values of a status message; a node of an older version has the state's name in its place."""
+        if values.get("code", "").isdecimal() and int(values["code"]) in set(cls):
+            return cls(int(values["code"]))
+        if values.get("state") == "ENABLED" and values.get("zero_command_awaited") != "False":
+            return cls.AWAITING_ZERO
+        return cls.__members__.get(values.get("state", ""), cls.UNKNOWN)
+
+
 @dataclass(frozen=True)
 class Status:
     """The state with the reason for it, what the filter last did, and whether a zero command is awaited."""
@@ -54,6 +82,18 @@ class Status:
     verdict: Verdict = Verdict.STOPPED
     text: str = ""
     needs_zero: bool = True
+    safety_stop: bool = False
+    """Of a fault: whether the arm's own safety system made it."""
+
+    @property
+    def code(self) -> StatusCode:
+        if self.state is State.ENABLED and self.needs_zero:
+            return StatusCode.AWAITING_ZERO
+        if self.state is State.FAULT and self.safety_stop:
+            return StatusCode.SAFETY_STOP
+        return StatusCode[self.state.value]
+    note: str = ""
+    """What a person should know although the arm can move."""
 
 
 class Command(NamedTuple):
@@ -102,6 +142,10 @@ class ArmControl:
         self._alone_since = float("-inf")
         self._recovering = False
         self._latched: str | None = None
+        self._safety_stop = False
+        self._stops = 0
+        self._heard_at = time.monotonic()
+        self._clock_ahead: float | None = None
         self._shown_at = 0.0
         self._arm_state: ArmState | None = None
         self._advanced = time.monotonic()
@@ -118,6 +162,8 @@ class ArmControl:
         arrived = time.monotonic()
         with self._lock:
             self.received += 1
+            self._heard_at = arrived
+            self._watch_clock(time.monotonic())
             if sequence is not None and self._another_publisher(sequence, arrived):
                 return self._drop(Verdict.OUT_OF_ORDER, "two publishers send commands; let one of them speak", stops=True)
             refused = refuse(twist, frame, self._now() - stamp, self.filter.limits, self.arm.base_frame)
@@ -133,6 +179,12 @@ class ArmControl:
                     self._become(State.ENABLED, "motion is permitted", Verdict.PASSED, needs_zero=False)
             self._command = Command(twist, arrived)
             return None
+
+    def crowded(self, why: str) -> None:
+        """More than one may command: hold, and take no zero until one has been alone for a while."""
+        with self._lock:
+            self._alone_since = time.monotonic()
+            self._drop(Verdict.OUT_OF_ORDER, why, stops=True)
 
     def grip(self, opening: float) -> None:
         """A new opening of the gripper, 0 … 1; only when ENABLED."""
@@ -154,16 +206,18 @@ class ArmControl:
                 way = "clear_fault first" if self.state is State.FAULT else "wait until the arm is connected"
                 return False, f"{self.state.value}: {self.status.reason}; {way}"
             if self.state is State.IDLE:
-                self._command = None
+                self._command, self._heard_at = None, time.monotonic()
                 self._become(State.ENABLED, "motion was enabled; waiting for a zero command")
             return True, f"{self.state.value}: {self.status.reason}"
 
     def stop(self, reason: str) -> None:
         """Latch a stop."""
         with self._lock:
+            self._stops += 1
             self._fault(reason)
 
-    def clear_fault(self) -> tuple[bool, str]:
+    def clear_fault(self, *, unlock: bool = False) -> tuple[bool, str]:
+        """`unlock`: a person has looked, nobody is clamped, and the arm may be unlocked, powered and its brakes released."""
         with self._lock:
             state = self._arm_state
             if self.state is not State.FAULT:
@@ -176,7 +230,10 @@ class ArmControl:
                 self._latched = None
                 self._become(State.IDLE, "the fault was cleared")
                 return True, "IDLE: the fault was cleared; enable permits motion"
-            self._errands.put(self._recover)
+            if state.locked and not unlock:
+                return False, f"FAULT: {_texts(state)}. See that nobody is clamped and the cause is gone: `unlock` (key u, twice)"
+            stops = self._stops
+            self._errands.put(lambda: self._recover(stops))
             return True, f"FAULT: recovering from: {_texts(state)}; status tells when it is over"
 
     def set_limits(self, limits: Limits) -> None:
@@ -268,20 +325,24 @@ class ArmControl:
             self._attempts, self._advanced = 0, time.monotonic()
             self.filter.reset()
             if self._latched is not None:
-                self._become(State.FAULT, self._latched)
+                self._become(State.FAULT, self._latched, safety_stop=self._safety_stop)
             else:
                 self._become(State.IDLE, f"connected to {self.arm.name}")
         return True
 
-    def _recover(self) -> None:
+    def _recover(self, stops: int) -> None:
+        """Unless somebody has called a stop since it was asked for."""
+        with self._lock:
+            if stops != self._stops:
+                return
+            self._recovering = True
         self.arm.recover()
-        self._recovering = True
 
-    def _fault(self, reason: str) -> None:
+    def _fault(self, reason: str, safety_stop: bool = False) -> None:
         """Latched: a lost and regained link does not clear it."""
-        self._recovering, self._latched = False, reason
+        self._recovering, self._latched, self._safety_stop = False, reason, safety_stop
         if self.state is not State.DISCONNECTED:
-            self._become(State.FAULT, reason)
+            self._become(State.FAULT, reason, safety_stop=safety_stop)
 
     def _disconnect(self, reason: str) -> None:
         with self._lock:
@@ -296,18 +357,38 @@ class ArmControl:
         if self._arm_state is None or state.time != self._arm_state.time:
             self._advanced = now
         self._arm_state = state
+        self._watch_clock(time.monotonic())
         if self._times_out and now - self._advanced > LINK_TIMEOUT_S:
             return self._fault(f"the arm's clock stands still for {LINK_TIMEOUT_S:g} s: the link is dead")
+        if (note := "; ".join(state.notes)) != self.status.note:
+            self.status = replace(self.status, note=note)
+            self._on_status(self.status)
         if state.mode is ArmMode.READY:
             if self._recovering:
                 self._recovering, self._latched = False, None
                 self._become(State.IDLE, "the arm has recovered")
         elif state.mode is not ArmMode.RECOVERING:
-            self._fault(_texts(state))
+            self._fault(_texts(state), state.safety_stop)
         return None
+
+    def _watch_clock(self, now: float) -> None:
+        """Stamps are compared with a clock that a time service may set; then nothing goes on without a zero command."""
+        if not self._times_out:
+            return
+        ahead = self._now() - now
+        if time.monotonic() - now > 0.2 * CLOCK_STEP_S:  # held up between the two clocks: that tells nothing
+            return
+        before, self._clock_ahead = self._clock_ahead, ahead
+        if before is not None and abs(step := self._clock_ahead - before) > CLOCK_STEP_S:
+            self._last_stamp = float("-inf")
+            text = f"this machine's clock was set by {step:+.3g} s; see to its time service"
+            self._drop(Verdict.OUT_OF_ORDER, text, stops=True)
 
     def _permitted(self) -> Twist | None:
         """The twist to ask the filter for; None brakes."""
+        silent_s = time.monotonic() - self._heard_at
+        if self._times_out and self.state in (State.ENABLED, State.HOLDING) and silent_s > self.filter.limits.disable_after_s:
+            self._become(State.IDLE, f"motion was disabled: no command for {self.filter.limits.disable_after_s:g} s")
         if self.state is not State.ENABLED or self._command is None:
             return None
         age = time.monotonic() - self._command.arrived
@@ -331,9 +412,10 @@ class ArmControl:
         if stops and (self.state is State.ENABLED or (self.state is State.HOLDING and self.status.verdict is not verdict)):
             self._become(State.HOLDING, text, verdict)
 
-    def _become(self, state: State, reason: str, verdict: Verdict = Verdict.STOPPED, needs_zero: bool = True) -> None:
+    def _become(self, state: State, reason: str, verdict: Verdict = Verdict.STOPPED, needs_zero: bool = True,
+                safety_stop: bool = False) -> None:  # fmt: skip
         if (state, reason, needs_zero) != (self.status.state, self.status.reason, self.status.needs_zero):
-            self.status = Status(state, reason, verdict, "", needs_zero)
+            self.status = Status(state, reason, verdict, "", needs_zero, safety_stop, self.status.note)
             self._on_status(self.status)
 
     def _report(self, outcome: Outcome) -> None:
@@ -346,7 +428,7 @@ class ArmControl:
             if shown is not self.status.verdict and now - self._shown_at > STATUS_EVERY_S:
                 self._shown_at = now
                 text = outcome.text if shown is not Verdict.PASSED else "as requested"
-                self.status = Status(State.ENABLED, self.status.reason, shown, text, needs_zero=False)
+                self.status = replace(self.status, verdict=shown, text=text)
                 self._on_status(self.status)
 
 

@@ -18,16 +18,12 @@ from cail_core.policy import load_policy
 from cail_core.recording.episode_builder import ActingView, RecordableTask, recordable
 from cail_core.stress.played import stressable
 from cail_core.tasks import Demonstrator, TaskSpec
-from cail_core.tasks.base import Array, Policy, Task
+from cail_core.tasks.base import Array, Policy, Task, metres_per_second
 from cail_robot.control.speed_scaling import Slower
 from cail_robot.deploy.stress import WAY_OUT, asked_beyond
+from cail_robot.robot import RobotSpec, kind_of, robot_or_unknown
 from cail_robot.safety.limits import Limits
 
-KINDS = {
-    "franka_panda_pybullet": "panda", "panda_sim": "panda",
-    "ur5e_pybullet": "ur5e", "ur5e_sim": "ur5e", "ur5e": "ur5e",
-}  # fmt: skip
-"""Robots by the arm that they are, simulated or not; another name stands for itself."""
 OUTSIDE_M = 0.01
 """So far demonstrations may lie outside of an arm's workspace."""
 OUTLIERS = 0.01
@@ -41,6 +37,10 @@ class DeployConfig:
     arm_max_age_s: float = setting(0.2, "pose, gripper, executed twist: older stops the policy", low=0.03, high=60.0)
     things_max_age_s: float = setting(0.5, "poses of the task's things: older stops the policy", low=0.03, high=60.0)
     stale_grace_s: float = setting(1.0, "inputs that are fresh again within this let the policy go on", low=0.0, high=60.0)
+    resume_within_s: float = setting(
+        0.5, "a real arm that stood still for longer, whatever held it, goes on only when a person says so", low=0.05, high=5.0
+    )
+    home_limit_s: float = setting(60.0, "the way back may take so long; then a person decides", low=5.0, high=600.0)
     settle_s: float = setting(0.3, "from a reset to the first decision, and from the end to the saving", low=0.05, high=10.0)
     lost_after_s: float = setting(5.0, "no word of the arm's node for so long ends the deployment", low=1.0, high=600.0)
     home_speed: float = setting(0.1, "on the way back to the start, m/s", low=0.01, high=0.25)
@@ -63,7 +63,7 @@ class Deployment:
     policy: Policy
     guard: Guard | None
     name: str
-    robot: str
+    robot: RobotSpec
     rate: int
     max_speed: float
     """m/s, what an action of 1 means here."""
@@ -121,7 +121,7 @@ def prepare(
     folder: Path,
     limits: Limits,
     *,
-    robot: str,
+    robot: RobotSpec | str,
     task: str = "",
     rate: int = 0,
     max_speed: float = 0.0,
@@ -131,8 +131,10 @@ def prepare(
 ) -> Deployment:
     """Hold the policy's card against the task, the arm and what was asked for; every mismatch is in one BadInput.
 
-    `limits` are the arm's. A `rate` or `max_speed` of 0 is the policy's own, as far as the arm allows it.
+    `limits` are the arm's, `robot` is its spec or name. A `rate` or `max_speed` of 0 is the policy's own, as far as the arm
+    allows it.
     """
+    robot = robot if isinstance(robot, RobotSpec) else robot_or_unknown(robot)
     policy = load_policy(folder)
     card = policy.card
     faults: list[str] = []
@@ -158,7 +160,7 @@ def prepare(
         faults.append(f"rate: {fault}")
     if not acts:
         faults.append(f"task: '{spec.name}' can be recorded over topics but not acted in (no twist and gripper in its view)")
-    trained, speed = _speed(card.action_scale), max_speed
+    trained, speed = metres_per_second(card.action_scale), max_speed
     if trained is None:
         faults.append(f"units: its action of 1 means {card.action_scale}, expected a speed such as 0.5 m/s")
     else:
@@ -212,13 +214,14 @@ def _stress_notes(stress: Mapping[str, Any], task: Task, folder: Path) -> list[s
     return [f"its card: {text}" for text in stress["sentences"] if text.startswith("steers by")]
 
 
-def scripted(mix: str, limits: Limits, *, robot: str, task: str, episodes: int, seed: int) -> Deployment:
+def scripted(mix: str, limits: Limits, *, robot: RobotSpec | str, task: str, episodes: int, seed: int) -> Deployment:
     """The task's scripted people of a mix in the place of a policy: demonstrations of graded quality, recorded on an arm."""
+    robot = robot if isinstance(robot, RobotSpec) else robot_or_unknown(robot)
     found = recordable(task)
     if not isinstance(found.over_topics(found.spec.fps), ActingView):
         raise BadInput(f"task: '{task}' can be recorded over topics but not acted in (no twist and gripper in its view)")
     people = tuple(schedule(mix_of(found, mix), episodes))
-    trained = _speed(found.spec.action_scale)
+    trained = metres_per_second(found.spec.action_scale)
     if trained is None:
         raise BadInput(f"units: an action of 1 means {found.spec.action_scale}, expected a speed such as 0.5 m/s")
     speed = min(trained, limits.max_linear_speed)
@@ -231,25 +234,15 @@ def _nobody(observation: Array) -> Array:
     raise RuntimeError("an episode of scripted people has a player of its own")
 
 
-def _robot_faults(trained: str, spec: TaskSpec, robot: str, other_robot: bool, notes: list[str]) -> list[str]:
+def _robot_faults(trained: str, spec: TaskSpec, robot: RobotSpec, other_robot: bool, notes: list[str]) -> list[str]:
     given = trained or spec.robot_type
-    if KINDS.get(given, given) == KINDS.get(robot, robot):
+    if kind_of(given) == robot.kind:
         return []
-    text = f"it was trained on {given}, this is {robot}"
+    text = f"it was trained on {given}, this is {robot.name}"
     if other_robot:
         notes.append(f"another robot: {text}")
         return []
     return [f"robot: {text}; --other-robot if that is meant"]
-
-
-def _speed(text: str) -> float | None:
-    """Metres a second of an action scale such as "0.5 m/s"."""
-    number, _, unit = text.partition(" ")
-    try:
-        value = float(number)
-    except ValueError:
-        return None
-    return value if unit == "m/s" and value > 0 else None
 
 
 def _tool(spec: TaskSpec, states: np.ndarray) -> np.ndarray | None:

@@ -22,7 +22,7 @@ def screen(session: Session, width: int, height: int) -> list[str]:
     report, deployment = session.link.report, session.deployment
     at = " ".join(f"{name} {value:+.3f}" for name, value in zip("xyz", report.position, strict=False))
     gripper = "" if report.gripper is None else f"gripper {100 * report.gripper:.0f}% open"
-    title = f"cail deploy  {deployment.name}  {deployment.task.spec.name} on {deployment.robot}, {deployment.rate} Hz, " \
+    title = f"cail deploy  {deployment.name}  {deployment.task.spec.name} on {deployment.robot.name}, {deployment.rate} Hz, " \
             f"{deployment.max_speed:g} m/s{'  DRY RUN' if session.dry_run else ''}"  # fmt: skip
     said = (*deployment.notes, session.warning, session.parts.trouble, session.message)
     words = [part for text in said if text for part in textwrap.wrap(text, max(20, width - 2))[:4]]

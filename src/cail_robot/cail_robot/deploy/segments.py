@@ -36,9 +36,9 @@ class Parts:
         """Whether what happens now is recorded, or need not be."""
         return self._recorder is None or self._recorder.recording
 
-    def has_seen_the_end(self) -> bool:
-        """Whether the recorder, which hears of each moment a little later, knows that the task has ended."""
-        return self._recorder is None or not self._recorder.recording or self._recorder.task_outcome is not None
+    def has_recorded(self, stamp_ns: int) -> bool:
+        """Whether the recorder, which hears of everything a little later, has a frame of what was seen then."""
+        return self._recorder is None or not self._recorder.recording or self._recorder.reached_ns >= stamp_ns
 
     def check(self) -> None:
         """Call in every decision: a recorder that stopped by itself is said."""

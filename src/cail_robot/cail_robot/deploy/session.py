@@ -15,15 +15,16 @@ import numpy as np
 
 from cail_core.demos.episode import INTERRUPTED
 from cail_core.errors import CailError
-from cail_core.recording.sync import Moment, Vector
+from cail_core.recording.sync import ArmSample, Vector
 from cail_robot.deploy.config import DeployConfig, Deployment, stale
-from cail_robot.deploy.homing import WayHome
+from cail_robot.deploy.homing import WayHome, at_home, no_way_home
 from cail_robot.deploy.phase import OPEN, Phase
 from cail_robot.deploy.segments import Parts
 from cail_robot.deploy.stats import Played, Tally, outcome_of_stop
 from cail_robot.deploy.stress import WAY_OUT, Measuring
 from cail_robot.recording.recorder import Recorder
-from cail_robot.ros.arm_link import PolicyLink
+from cail_robot.robot import Resets
+from cail_robot.ros.arm_link import PolicyLink, let_go
 from cail_robot.teleop.command import (
     FAILURE,
     GRIP,
@@ -36,17 +37,21 @@ from cail_robot.teleop.command import (
     START,
     STOP,
     SUCCESS,
+    UNLOCK,
+    Confirmation,
     Input,
     Steering,
     Wish,
 )
 
+GRIP_AGAIN_S = 0.5
+"""A gripper that is not where it was sent is told again this often."""
+REPEAT_S = 0.04
+"""A decision that holds for longer is said again: the arm holds without a command for 0.08 s."""
 GRIPPER_S = 1.0
 """So long the gripper may take to open before the arm goes home."""
 START_PATIENCE_S = 15.0
 """So long the recorder may be unable to begin, such as while the arm's rate is not known yet."""
-SELF_RESETTING = ("panda_sim",)
-"""Robots whose `reset` puts the arm back as well."""
 HEARD_WITHIN_S = 1.0
 """An arm whose newest message is younger than this is there."""
 
@@ -66,6 +71,8 @@ class Session:
         self.tally = Tally(measured=self.measured)
         self.phase = Phase.WAITING
         self.message = ""
+        self.broken_off = False
+        """Whether it ended by Ctrl-C or with the terminal, not by q."""
         self.fault = ""
         """Why the deployment ended before it was done."""
         self.warning = ""
@@ -77,20 +84,23 @@ class Session:
         self.commander = self._name
         self._view = deployment.view()
         self._slower = deployment.slowed()
-        self._moment: Moment | None = None
+        self._moment: ArmSample | None = None
         self._stale: list[str] = []
         self._stale_since: float | None = None
         self._gripper: float | None = None
         self.total, self._takeovers, self._why = 0.0, 0, ""
-        self._outcome = ""
+        self._outcome, self._ended_ns = "", 0
         self._held = False
+        self._held_since: float | None = None
+        self._confirmation, self._gripped_at = Confirmation(), 0.0
+        self._grace_s = min(config.stale_grace_s, math.inf if simulated else config.resume_within_s)
         self._next: Callable[[], None] = lambda: None
         self._way: WayHome | None = None
         self._period = 1.0 / deployment.rate
         self._asked = float("-inf")
         now = clock()
         self._deadline = now + self._period
-        self._since = self.began = self._limit_from = self._heard = now
+        self._since = self.began = self._limit_from = self._heard = self._stepped = now
 
     # One step.
 
@@ -98,20 +108,37 @@ class Session:
         wish = self._wish()
         self._answer()
         self._do(wish)
+        self.message = getattr(self._input, "trouble", "") or self.message
         now = self._clock()
+        if now - self._stepped > self.config.resume_within_s:
+            self._stood(f"this program stood still for {now - self._stepped:.1f} s")
         due = now >= self._deadline
         if due:
             late = self._deadline + self._period < now  # then it goes on from now instead of hurrying
             self._deadline = now + self._period if late else self._deadline + self._period
             self._look(now)
         self._act(wish, due, now)
+        self._stepped = self._clock()
 
     def _wish(self) -> Wish:
         """What the operator wants; at once where they touch something, else when the next decision is due."""
         while True:
-            wish = self._input.read(max(0.0, self._deadline - self._clock()))
+            wish = self._input.read(min(REPEAT_S, max(0.0, self._deadline - self._clock())))
             if wish != Wish() or self._clock() >= self._deadline:
                 return wish
+            if self.phase in (Phase.POLICY, Phase.HOMING):  # a slow policy's decision holds until the next; the arm wants it said
+                self.link.move(self.twist)  # type: ignore[arg-type]
+
+    def _stood(self, why: str) -> None:
+        """The arm rested long enough for a person to step closer: at a real arm one must say that it goes on."""
+        if self._simulated or self.dry_run:
+            return
+        if self.phase is Phase.POLICY:
+            self._stop(why, INTERRUPTED)
+        elif self.phase is Phase.HOMING:
+            self._by_hand(self._prepare, f"{why}: Enter lets the arm go on to its start")
+        elif self.phase is Phase.SETTLING:
+            self._by_hand(lambda: self._become(Phase.SETTLING), f"{why}: Enter starts the episode")
 
     def _become(self, phase: Phase, message: str = "") -> None:
         self.phase, self._since = phase, self._clock()
@@ -120,7 +147,7 @@ class Session:
     # What the operator does.
 
     def _do(self, wish: Wish) -> None:
-        touched = wish.axes != NOWHERE or GRIP in wish.events
+        touched = wish.axes != NOWHERE or wish.held or GRIP in wish.events
         if touched and not self.dry_run:
             if self.phase in (Phase.POLICY, Phase.STOPPED):
                 self._take_over()
@@ -134,6 +161,7 @@ class Session:
 
     def _event(self, event: str) -> None:
         if event in (QUIT, LEAVE):
+            self.broken_off = event == LEAVE
             self._end("")
         elif event == STOP:
             if not self.dry_run:
@@ -144,12 +172,18 @@ class Session:
             return
         elif event == RECOVER:
             self.link.permit()
+        elif event == UNLOCK:
+            if self._confirmation.given(self._clock()):
+                self.link.unlock()
+            else:
+                self.message = Confirmation.QUESTION
         elif event == START:
             if self.phase is Phase.BY_HAND:
                 self._next()
             elif self.phase is Phase.OPERATOR:
                 self._give_back()
             elif self.phase is Phase.STOPPED:
+                self._limit_from += self._clock() - self._since  # waiting for a person is not the policy's time
                 self._become(Phase.POLICY, "the policy goes on")
         elif event == GRIP and self.phase in (Phase.OPERATOR, Phase.BY_HAND):
             opening = self.link.report.gripper or 0.0
@@ -190,12 +224,20 @@ class Session:
 
     def _look(self, now: float) -> None:
         ages = self.link.ages()
-        self._stale = stale(ages, self.config)
+        if self._simulated and self.link.simulated is False:
+            return self._end("expected a simulated arm, the node on its topics is that of a real one; nothing was commanded")
+        self._stale = stale(ages, self.config) + self.link.wrong_frames
         if min(ages["ee_pose"], ages["twist_executed"]) < HEARD_WITHIN_S:
             self._heard = now
         elif now - self._heard > self.config.lost_after_s and self.phase is not Phase.WAITING:
             return self._end(f"the arm's node has been silent for {now - self._heard:.0f} s; whatever happened to it, its own"
                              " watchdog brings the arm to rest without commands")  # fmt: skip
+        if self.link.permitted:
+            self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+        elif now - self._held_since > self.config.resume_within_s and self.link.state in ("ENABLED", "HOLDING"):
+            self._stood(f"the arm held: {self.link.report.state}")
         self.parts.check()
         self._moment = None if self._stale else self.link.look(self._gripper)
         self._measure(now, ages)
@@ -268,7 +310,7 @@ class Session:
             self._finish(self._outcome, self._why)
         elif self.phase is Phase.ENDING:
             by_task = not self._why and self._outcome != "timeout"
-            if not by_task or self.parts.has_seen_the_end() or now - self._since > self.config.settle_s:
+            if not by_task or self.parts.has_recorded(self._ended_ns) or now - self._since > self.config.settle_s:
                 self._become(Phase.SAVING, self.message)
                 self.parts.cut(self._outcome, self.commander, why=self._why)
         elif self.phase is Phase.SAVING and not self.parts.busy:
@@ -281,8 +323,12 @@ class Session:
         self.link.move((x, y, z, a, b, c))
         self.measured.commanded(self._clock(), twist if self.phase is Phase.POLICY else NOWHERE)
 
+    def _gripped(self) -> bool:
+        """Whether the fingers are where they were sent; a closed hand that holds something never is."""
+        return abs((self.link.report.gripper or 0.0) - (self._gripper or 0.0)) < 0.05
+
     def _grip(self, opening: float) -> None:
-        self._gripper = opening
+        self._gripper, self._gripped_at = opening, self._clock()
         self.link.grip(opening)
 
     def _wait(self, now: float) -> None:
@@ -321,7 +367,7 @@ class Session:
                 self._stale_since = now
                 self.tally.stale_stops += 1
             self.message = f"no command: {', '.join(self._stale)}"
-            if now - self._stale_since > self.config.stale_grace_s:
+            if now - self._stale_since > self._grace_s:
                 self._stop(f"no command: {', '.join(self._stale)}", INTERRUPTED)
             return NOWHERE
         if self._stale_since is not None:
@@ -331,12 +377,15 @@ class Session:
             return NOWHERE
         if not self.link.permitted and not self.dry_run:
             if self.link.state not in ("ENABLED", "HOLDING"):
-                self._stop(f"the arm stopped: {self.link.report.state}", outcome_of_stop(self.link.report.state))
+                self._stop(f"the arm stopped: {self.link.report.state}", outcome_of_stop(self.link.report.code))
             elif not self._held:
                 self._held = True
                 self.tally.holds += 1
                 self.message = self.link.report.state
             return NOWHERE  # which is also what an arm that holds waits for
+        if self.link.note and not self.dry_run:
+            self._stop(self.link.note, INTERRUPTED)
+            return NOWHERE
         self._held = False
         observation = np.array(self._view.observe(self._moment), dtype=np.float32)
         self.tally.decisions += 1
@@ -347,6 +396,8 @@ class Session:
         opening = self._view.gripper(self._moment, action)
         if opening is not None and opening != self._gripper and not self.dry_run:
             self._grip(opening)
+        elif self._gripper is not None and now - self._gripped_at > GRIP_AGAIN_S and not self._gripped() and not self.dry_run:
+            self._grip(self._gripper)  # the arm's node refuses one that comes while it holds
         return tuple(share * v for v in self._slower.twist(self._view.twist(action)))
 
     def _guarded(self, observation: np.ndarray) -> float:
@@ -383,12 +434,13 @@ class Session:
     def _prepare(self) -> None:
         """To the start of the next episode: the arm first, then the scene."""
         home = self.deployment.start()
-        if home is None or self.deployment.robot in SELF_RESETTING or self._moment is None:
+        if home is None or self.deployment.robot.resets is Resets.ALL or self._moment is None:
             return self._put_back()
-        tool = self._moment.pose[:3]
-        if math.dist(tool, home) <= self.config.home_within_m:
+        if at_home(self._moment.pose, home, self.deployment.limits, self.config):
             return self._put_back()
-        self._way = WayHome(tool, home, self.deployment.limits, self.config)
+        if why := no_way_home(self._moment.pose, home, self.deployment.limits, self.config):
+            return self._by_hand(self._prepare, f"{why}: drive the arm back by hand, then Enter")
+        self._way = WayHome(self._moment.pose, home, self.deployment.limits, self.config)
         self._grip(1.0)
         self._become(Phase.HOMING, "the arm goes back to its start: up, across, down")
         return None
@@ -396,11 +448,14 @@ class Session:
     def _homewards(self, now: float) -> Vector:
         if not self.link.permitted and self.link.state not in ("ENABLED", "HOLDING"):
             self._become(Phase.WAITING)
+        elif now - self._since > self.config.home_limit_s:
+            self._by_hand(self._prepare, f"no way back within {self.config.home_limit_s:g} s: drive by hand, or Enter")
+            return NOWHERE
         if self._moment is None or self._way is None or now - self._since < GRIPPER_S:
             return NOWHERE
         if not self.link.permitted:  # the arm holds, and waits for a zero command
             return NOWHERE
-        twist = self._way.twist(self._moment.pose[:3])
+        twist = self._way.twist(self._moment.pose)
         if twist is None:
             self._put_back()
         return twist or NOWHERE
@@ -437,6 +492,7 @@ class Session:
 
     def _finish(self, outcome: str, why: str = "") -> None:
         self._outcome, self._why = outcome, why
+        self._ended_ns = self._moment.stamp_ns if self._moment is not None else 0
         self._become(Phase.ENDING, f"{outcome}{f': {why}' if why else ''}")
         self._played = Played(outcome, self.total, self._clock() - self.began, self._takeovers, why)
 
@@ -457,8 +513,12 @@ class Session:
         self.fault = fault
         self._become(Phase.DONE, fault)
 
-    def close(self) -> None:
-        """No motion; what is open is not kept, what is being saved is completed."""
-        self._move(NOWHERE)
+    def close(self, *, latch: bool = False) -> None:
+        """No motion, nor a permission to move that nobody uses; what is open is not kept, what is being saved is completed.
+
+        `latch`: it was broken off, so the stop is latched. So it is after a fault.
+        """
+        if not self.dry_run:
+            let_go(self.link, latch=latch or self.broken_off or bool(self.fault))
         self.parts.close()
         self._input.close()

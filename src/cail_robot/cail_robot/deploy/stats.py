@@ -8,17 +8,16 @@ import numpy as np
 
 from cail_core.demos.episode import INTERRUPTED
 from cail_core.evaluation import Evaluation
+from cail_robot.control.state_machine import StatusCode
 from cail_robot.deploy.stress import Measuring
 
 ENDS = ("success", "dropped", "collided", "timeout", "failure", INTERRUPTED)
 WORDS = {"timeout": "timed out", "failure": "other failures"}
-SAFETY_STOPS = ("protective stop", "emergency stop", "safeguard stop", "safety", "recovery mode")
-"""An arm that stops with these words may well have been driven into it."""
 
 
-def outcome_of_stop(state: str) -> str:
-    """What an episode comes to that an arm ended by stopping, by what it says of itself."""
-    return "failure" if any(words in state for words in SAFETY_STOPS) else INTERRUPTED
+def outcome_of_stop(code: StatusCode) -> str:
+    """What an episode comes to that an arm ended by stopping: it may well have been driven into a stop of its safety system."""
+    return "failure" if code is StatusCode.SAFETY_STOP else INTERRUPTED
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Records demonstrations: a bag per episode, and the episode in the dataset. Plain Python; `recorder_node` puts it on ROS.
+"""Records demonstrations: a bag per episode, and the episode in the dataset. Plain Python; `RecorderNode` puts it on ROS.
 
 What is saved is never lost. A bag is complete on the device before its episode enters the dataset, and its name says which of
 the two has happened; a killed recorder leaves at most a bag whose episode the next one adds, and the open episode's rest, which
@@ -27,8 +27,8 @@ from cail_core.recording import cdr
 from cail_core.recording.bag import FOLDER, OPEN, SAVING, BagWriter, Message, load_mcap, mark_done, stem_of
 from cail_core.recording.episode_builder import EpisodeMaker, RecordableTask, Timing, Trim, episode_from_bag, features_of
 from cail_core.recording.rebuild import create
-from cail_core.recording.sync import Moments
-from cail_core.recording.topics import TOPICS
+from cail_core.recording.sync import TopicSynchronizer
+from cail_core.recording.topics import topics_with
 
 SILENCE_S = 2.0
 """A topic that was silent for longer is missing."""
@@ -92,8 +92,12 @@ class Recorder:
         self.warning = ""
         """Why the last recording stopped by itself."""
         self._task, self._robot, self._namespace, self._trim = task, robot, namespace, trim or Trim()
+        self.needs = task.spec.needs
+        self.topics = topics_with(self.needs)
+        """What it hears: the arm's topics and those that the task needs."""
+        task.over_topics(self.rate)  # a rate that the task does not go with is refused before anything is made
         self._least_free, self._silence_s, self._clock = least_free_bytes, silence_s, clock
-        self._needed = [topic.name for topic in TOPICS.values() if topic.needed] + list(task.over_topics(self.rate).needs)
+        self._needed = [topic.name for topic in self.topics.values() if topic.needed]
         self._lock = threading.RLock()
         self._latest: dict[str, tuple[Message, float]] = {}
         self._periods: deque[int] = deque(maxlen=MEASURED_PERIODS)
@@ -103,7 +107,7 @@ class Recorder:
         self._start_ns = 0
         self._bag: BagWriter | None = None
         self._maker: EpisodeMaker | None = None
-        self._moments = Moments()
+        self._sync = TopicSynchronizer(task.spec.needs)
         self._writer: DemoWriter | None = None
         self._open()
 
@@ -163,6 +167,12 @@ class Recorder:
         return None if maker is None else maker.outcome
 
     @property
+    def reached_ns(self) -> int:
+        """Stamp of the newest state that is in a frame of the open episode."""
+        maker = self._maker
+        return 0 if maker is None else maker.reached_ns
+
+    @property
     def outcomes(self) -> Counter[str]:
         """Of what was saved in this session."""
         return Counter(saved.outcome for saved in self.saved)
@@ -184,7 +194,7 @@ class Recorder:
                 return
             try:
                 self._bag.write(message)
-                moment = self._moments.feed(message)
+                moment = self._sync.feed(message)
                 if moment is not None:
                     self._maker.add(moment)
             except (CailError, OSError) as fault:
@@ -246,8 +256,8 @@ class Recorder:
             self.warning = ""
             self._timing = timing
             self._maker = EpisodeMaker(self._task, timing)
-            self._moments = Moments()
-            self._bag = BagWriter(self._bags, f"episode-{self._next_number():05d}", self._namespace)
+            self._sync = TopicSynchronizer(self._task.spec.needs)
+            self._bag = BagWriter(self._bags, f"episode-{self._next_number():05d}", self._namespace, self._task.spec.needs)
             now = self._start_ns = time.time_ns()
             for name, (message, _) in self._latest.items():  # what is published once or seldom belongs to the episode too
                 if name not in ("twist_executed", "episode_event"):
@@ -260,7 +270,7 @@ class Recorder:
             bag, maker, writer = self._bag, self._maker, self._writer
             if bag is None or maker is None or writer is None:
                 raise RecordingRefused("no episode is being recorded; start one first")
-            last = self._moments.flush()
+            last = self._sync.flush()
             if last is not None:
                 maker.add(last)
             episode = maker.episode(self.demonstrator, outcome, self._trim, bag.stem, why)  # refuses one without frames

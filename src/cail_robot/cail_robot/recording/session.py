@@ -6,15 +6,14 @@ import textwrap
 import time
 from collections.abc import Callable
 
-from cail_core.errors import CailError
+from cail_core.errors import BadInput, CailError
 from cail_core.terminal import bold, dim, fit
 from cail_robot.recording.recorder import Recorder
-from cail_robot.ros.arm_link import ArmLink
+from cail_robot.ros.arm_link import ArmLink, let_go
 from cail_robot.teleop.command import (
     FAILURE,
     GRIP,
     LEAVE,
-    NOWHERE,
     QUIT,
     RECOVER,
     REDO,
@@ -22,6 +21,8 @@ from cail_robot.teleop.command import (
     START,
     STOP,
     SUCCESS,
+    UNLOCK,
+    Confirmation,
     Input,
     Steering,
 )
@@ -34,15 +35,19 @@ class Desk:
     """One step after another: read the input, move the arm, do what was asked."""
 
     def __init__(self, source: Input, link: ArmLink, recorder: Recorder, steering: Steering, title: str,
-                 clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
+                 clock: Callable[[], float] = time.monotonic, simulated: bool = False) -> None:  # fmt: skip
+        """`simulated`: what the person said of the arm; one that says otherwise is not permitted to move."""
         self._input, self._link, self._recorder, self._steering = source, link, recorder, steering
-        self._title, self._clock = title, clock
+        self._title, self._clock, self._simulated = title, clock, simulated
         self.message = "c permits motion, Enter starts an episode"
         self.ended = False
+        self.broken_off = False
+        """Whether it ended by Ctrl-C or with the terminal, not by q."""
         self._leave_armed = False
         self._redo = False
         self._start_at: float | None = None
         self._closed: bool | None = None
+        self._confirmation = Confirmation()
 
     def step(self, timeout_s: float) -> None:
         wish = self._input.read(timeout_s)
@@ -54,6 +59,7 @@ class Desk:
                 self.message = str(fault)
         self._hear()
         self._recorder.check()
+        self.message = getattr(self._input, "trouble", "") or self.message
 
     def _do(self, event: str) -> None:
         if event != QUIT:
@@ -84,7 +90,15 @@ class Desk:
             self._link.stop()
             self.message = "stopped; c clears it"
         elif event == RECOVER:
-            self._link.permit()
+            if self._simulated and self._link.simulated is False:
+                self.message = "motion was not permitted: this is a real arm, and a simulated one was asked for (--robot)"
+            else:
+                self._link.permit()
+        elif event == UNLOCK:
+            if self._confirmation.given(self._clock()):
+                self._link.unlock()
+            else:
+                self.message = Confirmation.QUESTION
         elif event == QUIT:
             if self._recorder.recording and not self._leave_armed:
                 self._leave_armed = True
@@ -92,9 +106,11 @@ class Desk:
             else:
                 self.ended = True
         elif event == LEAVE:
-            self.ended = True
+            self.ended = self.broken_off = True
 
     def _begin(self) -> None:
+        if self._link.note:
+            raise BadInput(f"recording does not start: {self._link.note}")
         number = self._recorder.start()
         self.message = f"recording episode {number}"
 
@@ -114,9 +130,9 @@ class Desk:
             except CailError as fault:
                 self.message = str(fault)
 
-    def leave(self) -> None:
-        """At the end: no motion, the open episode forgotten."""
-        self._link.move(NOWHERE)
+    def leave(self, *, latch: bool) -> None:
+        """At the end: no motion, nor a permission to move that nobody uses; the open episode forgotten."""
+        let_go(self._link, latch=latch or self.broken_off)
         self._input.close()
 
     # What is seen.

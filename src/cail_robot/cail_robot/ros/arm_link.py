@@ -1,12 +1,18 @@
-"""The arm as those need it who command it from outside its node: the desk of a recording, a policy at work. No ROS here."""
+"""Client-side interface of an arm's node: what the desk of a recording and a policy at work need of it. No ROS here."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from cail_core.recording.sync import Moment, Vector
-from cail_robot.teleop.command import Axes
+from cail_core.recording.sync import ArmSample, Vector
+from cail_robot.control.state_machine import StatusCode
+from cail_robot.teleop.command import NOWHERE, Axes
+
+LET_GO_S = 1.0
+"""So long the arm's node may take to answer that nobody commands any more."""
 
 
 @dataclass(frozen=True)
@@ -18,12 +24,19 @@ class ArmReport:
     """What the safety filter did to the last command, where it did something."""
     position: tuple[float, ...] = ()
     gripper: float | None = None
+    code: StatusCode = StatusCode.UNKNOWN
+    """`state` for programs."""
 
 
 class ArmLink(Protocol):
-    """The arm as the desk needs it; `TeleopNode` is it over ROS."""
+    """The arm as the desk needs it; `ArmClient` is it over ROS."""
 
     report: ArmReport
+
+    @property
+    def simulated(self) -> bool | None:
+        """What the arm says of itself; None until it has said something."""
+        ...
 
     def move(self, twist: Axes) -> None: ...
 
@@ -37,6 +50,19 @@ class ArmLink(Protocol):
         """Clear a fault, or permit motion."""
         ...
 
+    def unlock(self) -> None:
+        """End a protective stop, power on, release brakes: only after a person has looked."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """What is wrong although the arm can move, such as a gripper that does not answer."""
+        ...
+
+    def disable(self) -> None:
+        """Nobody commands any more: motion needs a new permission."""
+        ...
+
     def reset(self) -> None:
         """Put the scene back; `answer` tells when it is done."""
         ...
@@ -47,7 +73,7 @@ class ArmLink(Protocol):
 
 
 class PolicyLink(ArmLink, Protocol):
-    """The arm and the scene as a deployment needs them; `PolicyNode` is it over ROS."""
+    """The arm and the scene as a deployment needs them; `ArmClient` is it over ROS."""
 
     needs: tuple[str, ...]
 
@@ -62,10 +88,34 @@ class PolicyLink(ArmLink, Protocol):
 
     def ages(self) -> dict[str, float]: ...
 
-    def look(self, gripper_cmd: float | None) -> Moment | None: ...
+    @property
+    def wrong_frames(self) -> list[str]:
+        """Which poses are not of the arm's base frame, and of which."""
+        ...
+
+    def look(self, gripper_cmd: float | None) -> ArmSample | None: ...
 
     def executed(self) -> list[tuple[float, Vector]]:
         """How long ago, by its stamp, each twist was executed that came since the last call, and which, the oldest first."""
         ...
 
     def tell(self, text: str) -> None: ...
+
+
+def let_go(link: ArmLink, *, latch: bool, sleep: Callable[[float], None] = time.sleep) -> bool:
+    """At a commander's end: zero, then motion disabled, or where somebody broke off a latched stop. Whether the arm said so.
+
+    The service is waited for: a process that ends with its request still in a queue would leave the arm enabled.
+    """
+    while link.answer() is not None:
+        pass  # of what was asked before
+    link.move(NOWHERE)
+    if latch:
+        link.stop()
+    else:
+        link.disable()
+    for _ in range(round(LET_GO_S / 0.01)):
+        if (answer := link.answer()) is not None and answer[0] in ("stop", "disable"):
+            return answer[1]
+        sleep(0.01)
+    return False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Callable, Sequence
+from concurrent.futures import TimeoutError
+from dataclasses import asdict, fields
 from typing import Any
 
 from builtin_interfaces.msg import Time
@@ -19,11 +21,13 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64, String
 from std_srvs.srv import SetBool, Trigger
 
-from cail_core.errors import ConfigError
-from cail_robot.arm import STILL, Arm, ArmState, Twist
+from cail_core.errors import ConfigError, listed
+from cail_robot.arm import STILL, Arm, ArmState, Drawn, Restarting, Twist
 from cail_robot.control.loop_timer import Pace
+from cail_robot.control.safety_log import SafetyLog
 from cail_robot.control.state_machine import ArmControl, Cycle, State, Status
 from cail_robot.ros.params import LIMITS, flat, limits_with, nearest, number
+from cail_robot.ros.rivals import Rivals
 from cail_robot.ros.runtime import COMMAND_QOS, HEARD_COMMAND_QOS, STATE_QOS, STATUS_QOS, ByHand, taken
 from cail_robot.safety.filter import CLIPPED
 from cail_robot.safety.limits import Limits
@@ -37,6 +41,8 @@ LEVELS = {
 }
 ROS_PARAMETERS = ("use_sim_time", "start_type_description_service", "qos_overrides.")
 """Of every node; rclpy's own."""
+LOOK_AROUND_S = 0.1
+"""How often the node looks for another arm of its name, and for a second commander where DDS does not number messages."""
 FINISH_S = 0.4
 """How long a moving arm may take to come to rest when the node ends."""
 
@@ -49,13 +55,20 @@ class ArmNode(Node):  # type: ignore[misc]
         self._paced = paced
         self._given = self._take_given(paced)
         self._published = self._unpublished = 0
+        self._unnumbered = False
         self._logged = ""
+        self._episodes, self._events = 0, None
+        self._limit_faults: Callable[[Limits], list[str]] = getattr(arm, "limit_faults", lambda limits: [])
         limits = self._declare_limits(limits)
         rate = self._declare("publish_rate_hz", 100.0, "most messages per second on each topic of measurements", 1.0, 1000.0,
                              read_only=True)  # fmt: skip
         self._describe(arm)
         self._period_s, self._every = arm.period, max(1, round(1 / (rate * arm.period)))
         self._status = self.create_publisher(DiagnosticStatus, "status", STATUS_QOS)
+        self._simulated = bool(getattr(arm, "simulated", False))
+        self._rivals = Rivals(self)
+        self._rivals.refuse()
+        self._log = None if self._simulated else SafetyLog(arm.name, getattr(arm, "settings_text", ""))
         self._diagnostics = self.create_publisher(DiagnosticArray, "/diagnostics", STATE_QOS)
         self._pose = self.create_publisher(PoseStamped, "ee_pose", STATE_QOS)
         self._twist = self.create_publisher(TwistStamped, "ee_twist", STATE_QOS)
@@ -75,8 +88,10 @@ class ArmNode(Node):  # type: ignore[misc]
         self.create_service(SetBool, "enable", self._on_enable)
         self.create_service(Trigger, "stop", self._on_stop)
         self.create_service(Trigger, "clear_fault", self._on_clear)
+        self.create_service(Trigger, "unlock", self._on_unlock)
         self.create_service(Trigger, "reset", self._on_reset)
         self.create_timer(1.0, self._diagnose)
+        self.create_timer(LOOK_AROUND_S, self._look_around)
         self.set_up()
         for name in self._given:
             self.get_logger().warning(f"there is no parameter {name}, so it changes nothing; {nearest(name)}")
@@ -87,6 +102,8 @@ class ArmNode(Node):  # type: ignore[misc]
         self._pace = Pace(arm.period)
         self._cycles = 0
         self._received_before = 0
+        if text := getattr(arm, "settings_text", ""):
+            self.get_logger().info(text)
         self._say(self.control.status)
         self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
         self._thread.start()
@@ -96,13 +113,14 @@ class ArmNode(Node):  # type: ignore[misc]
 
     def _describe(self, arm: Arm) -> None:
         """The robot's URDF, where the arm has one: for RViz, robot_state_publisher and whoever needs the names of its frames."""
-        urdf = getattr(arm, "description", "")
+        drawn = arm if isinstance(arm, Drawn) else None
+        urdf = drawn.description if drawn else ""
         self._declare("robot_description", urdf, "the robot as URDF; also on the topic robot_description", read_only=True)
         if urdf:
             self._description = self.create_publisher(String, "robot_description", STATUS_QOS)
             self._description.publish(String(data=urdf))
-        self._fingers: tuple[str, ...] = getattr(arm, "finger_joints", ())
-        self._finger_travel_m: float = getattr(arm, "finger_travel_m", 0.0)
+        self._fingers = drawn.finger_joints if drawn else ()
+        self._finger_travel_m = drawn.finger_travel_m if drawn else 0.0
 
     def set_up(self) -> None:
         """What a node for a particular arm adds, before its control loop starts."""
@@ -193,21 +211,36 @@ class ArmNode(Node):  # type: ignore[misc]
                 self.get_logger().error(f"cannot publish: {fault}")
             self._unpublished += 1
 
+    def _look_around(self) -> None:
+        """An arm that shares its name moves by commands meant for another one: both stop, whichever came first."""
+        if found := self._rivals.hear():
+            self.control.stop(f"another arm is on {self.get_namespace()}: {found}; end one of the two nodes")
+        if self._unnumbered and self.count_publishers("twist_cmd") > 1:
+            self.control.crowded("two publishers of commands are there, and this middleware does not tell them apart; end one")
+
     def _say(self, status: Status) -> None:
         message = DiagnosticStatus(level=LEVELS[status.state], name=f"{self.get_namespace()}: arm")
         message.message = f"{status.state.value}: {status.reason}"
         message.hardware_id = self.control.arm.name if hasattr(self, "control") else ""
         message.values = pairs(
+            code=int(status.code),
             state=status.state.value,
             reason=status.reason,
             filter=status.verdict.value,
             filter_text=status.text,
+            note=status.note,
             zero_command_awaited=status.needs_zero,
             publish_period_s=self._every * self._period_s,
+            simulated=self._simulated,
+            instance=self._rivals.instance,
+            limits=self.control.filter.limits.text() if hasattr(self, "control") else "",
+            settings=getattr(self.control.arm, "settings_text", "") if hasattr(self, "control") else "",
         )
         self.send(self._status, message)
         if message.message != self._logged:
             self._logged = message.message
+            if self._log is not None and hasattr(self, "control"):
+                self._log.write(status.state.value, status.reason, asdict(self.control.filter.limits))
             self.get_logger().info(message.message)
 
     def _diagnose(self) -> None:
@@ -245,7 +278,9 @@ class ArmNode(Node):  # type: ignore[misc]
     def _on_twist(self, message: Any, info: dict[str, Any]) -> None:
         v, w, header = message.twist.linear, message.twist.angular, message.header
         stamp = header.stamp.sec + header.stamp.nanosec * 1e-9
-        self.control.command((v.x, v.y, v.z, w.x, w.y, w.z), header.frame_id, stamp, info.get("publication_sequence_number"))
+        number = info.get("publication_sequence_number")
+        self._unnumbered = not number  # as of Cyclone DDS
+        self.control.command((v.x, v.y, v.z, w.x, w.y, w.z), header.frame_id, stamp, number or None)
         if not self._paced:
             self._heard.release()
 
@@ -253,7 +288,11 @@ class ArmNode(Node):  # type: ignore[misc]
         self.control.grip(message.data)
 
     def _on_enable(self, request: Any, response: Any) -> Any:
-        response.success, response.message = self.control.enable(request.data)
+        if request.data and self._rivals.still_there:
+            self._look_around()
+            response.success, response.message = False, f"another arm is on {self.get_namespace()}: {self._rivals.found}; end one"
+        else:
+            response.success, response.message = self.control.enable(request.data)
         return response
 
     def _on_stop(self, request: Any, response: Any) -> Any:
@@ -265,11 +304,38 @@ class ArmNode(Node):  # type: ignore[misc]
         response.success, response.message = self.control.clear_fault()
         return response
 
-    def _on_reset(self, request: Any, response: Any) -> Any:
-        """A real scene is put back by a person."""
-        response.success = False
-        response.message = "put the task back to its start by hand; this arm cannot"
+    def _on_unlock(self, request: Any, response: Any) -> Any:
+        response.success, response.message = self.control.clear_fault(unlock=True)
         return response
+
+    def _on_reset(self, request: Any, response: Any) -> Any:
+        """A real scene is put back by a person; an arm that can put itself back does, and says so on `episode_event`."""
+        arm = self.control.arm
+        if not isinstance(arm, Restarting):
+            response.success = False
+            response.message = "put the task back to its start by hand; this arm cannot"
+            return response
+
+        def put_back() -> None:
+            arm.restart()
+            self.control.start_anew()
+
+        try:
+            self.control.in_loop(put_back)
+        except TimeoutError:
+            response.success, response.message = False, f"{self.control.state.value}: the arm does not answer; try again"
+            return response
+        self._episodes += 1
+        self.tell("started", self._episodes)
+        response.success, response.message = True, f"the arm is back at its start: {self._episodes} episodes so far"
+        return response
+
+    def tell(self, event: str, episode: int) -> None:
+        """Say on `episode_event` what became of an episode."""
+        if self._events is None:
+            self._events = self.create_publisher(String, "episode_event", STATE_QOS)
+        text = json.dumps({"event": event, "episode": episode, "time": self.seconds()})
+        self.send(self._events, String(data=text))
 
     # Parameters: every limit, with its type, range and description.
 
@@ -302,6 +368,8 @@ class ArmNode(Node):  # type: ignore[misc]
     def _declare_limits(self, limits: Limits) -> Limits:
         changed = {name: self._given.pop(name) for name in LIMITS if name in self._given}
         limits = limits_with(limits, changed)
+        if faults := self._limit_faults(limits):
+            raise ConfigError(listed("parameters of the arm node", faults))
         for field in fields(limits):
             about = field.metadata
             self._declare(field.name, flat(getattr(limits, field.name)), about["help"], about["low"], about["high"])
@@ -314,7 +382,10 @@ class ArmNode(Node):  # type: ignore[misc]
         changed = {p.name: p.value for p in parameters if p.name in LIMITS}
         if changed:
             try:
-                self.control.set_limits(limits_with(self.control.filter.limits, changed))
+                limits = limits_with(self.control.filter.limits, changed)
+                if faults := self._limit_faults(limits):
+                    raise ConfigError(listed("parameters of the arm node", faults))
+                self.control.set_limits(limits)
             except ConfigError as fault:
                 return SetParametersResult(successful=False, reason=str(fault))
             self.get_logger().info(f"{self.control.filter.limits.text()}; changed: {', '.join(changed)}")

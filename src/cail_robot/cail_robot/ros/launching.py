@@ -3,7 +3,8 @@
 By itself `ros2 launch` ends with 0 whatever became of what it started. Here a process that failed is an event of its own, whose
 handler raises: launch says the words and ends with 1, and every other handler of the process's end has had its turn.
 
-The Python of `ros2 launch` may be the system's, without what cail needs: only ROS and the standard library are imported here.
+The Python of `ros2 launch` may be the system's, without what cail needs: only ROS, the standard library and
+what needs no more than that are imported here.
 """
 
 from __future__ import annotations
@@ -25,11 +26,9 @@ from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import ExecutableInPackage
 
 from cail_core.launch_words import SWITCH
+from cail_robot.robot import default_robot, find_robot, robot_names
+from cail_robot.teleop import INPUTS
 
-ROBOTS = {"panda_sim": "sim", "ur5e": "ur5e", "ur5e_sim": "ur5e-sim"}
-"""Robot -> its name among the arms of `cail up`."""
-FRAMES = {"panda_sim": "panda_link0", "ur5e": "base", "ur5e_sim": "base"}
-"""Robot -> its base frame."""
 ENDED_BY_SIGNAL = (-2, -15, 128 + 2, 128 + 15)
 LAST_WORDS = 8
 """Lines of the arm's output that are shown when it fails."""
@@ -77,23 +76,23 @@ def switch(name: str, text: str) -> Any:
 def arm_arguments() -> list[Any]:
     """Which arm, and what its node is started with."""
     return [
-        argument("robot", "panda_sim", "which arm: simulated Panda, UR5e, simulated UR5e control box", [*ROBOTS]),
-        argument("robot_ip", "", "address of the control box; empty: the robot config's, for ur5e_sim 127.0.0.1"),
-        argument("robot_config", "", "settings of a UR5e; empty: the installed ur5e.yaml"),
+        argument("robot", default_robot() or next(iter(robot_names()), ""), "which of the installed robots", robot_names()),
+        argument("robot_ip", "", "address of the control box, for robots that have one; empty: as their settings say"),
+        argument("robot_config", "", "settings of the robot; empty: the installed ones"),
         argument("namespace", "arm", "of the arm's topics; two arms need two"),
         argument("params_file", "", "ROS parameter file for the arm's node, such as config/ros/limits.params.yaml"),
         argument("limits", "", "file of limits in place of the arm's own; `limits`: those of real arms"),
         argument("seed", "0", "of the simulator's scenes"),
-        switch("viewer", "show the simulator's window, with panda_sim and ur5e_sim"),
-        switch("scene", "publish bottle, obstacle and platform as markers on `scene`"),
+        switch("viewer", "show the simulator's window, for robots that have one"),
+        switch("scene", "publish the task's things as markers on `scene`"),
         switch("rviz", "start RViz with share/cail_robot/config/rviz/arm.rviz, and `scene`"),
     ]
 
 
-def hand_arguments(inputs: Sequence[str], text: str) -> list[Any]:
+def hand_arguments(text: str, *more: str) -> list[Any]:
     """What a person steers with."""
     return [
-        argument("input", "keyboard", text, inputs),
+        argument("input", INPUTS[0], text, (*INPUTS, *more)),
         argument("device", "", "gamepad or spacemouse: /dev/input/event…; empty: the first that fits"),
         argument("script", "teleop.txt", "with input:=scripted: the file of what to do"),
     ]
@@ -122,17 +121,11 @@ def process(name: str, command: Sequence[Any], **more: Any) -> Any:
 
 def arm_process(context: Any, task: str) -> Any:
     """The arm's node in a process of its own: the desk's end is not the arm's. Its words go to the log."""
-    robot = value(context, "robot")
-    if robot == "panda_sim":
-        command = [ExecutableInPackage(package="cail_sim", executable="sim_node"), f"--task={task}"]
-        command += options(context, "namespace", "limits", "seed")
-    elif robot == "ur5e":
-        command = [cail(), "up", "ur5e", *options(context, "namespace", "limits", "robot_ip")]
-    else:
-        command = [cail(), "up", "ur5e-sim", *options(context, "namespace", "limits", "seed")]
-        command += [f"--host={ip}"] if (ip := value(context, "robot_ip")) else []
-    if robot != "panda_sim" and (config := value(context, "robot_config")):
-        command.append(f"--config={config}")
+    spec = find_robot(value(context, "robot"))
+    given = {"task": task, "config": value(context, "robot_config")}
+    given |= {name: value(context, name) for name in ("limits", "robot_ip", "seed")}
+    command = [cail(), "up", spec.name, *options(context, "namespace")]
+    command += [f"--{name.replace('_', '-')}={given[name]}" for name in given if name in spec.options and given[name]]
     if value(context, "viewer") == "true":
         command.append("--window")
     if params := value(context, "params_file"):
@@ -216,24 +209,24 @@ def whole_log() -> str:
 
 def shown(context: Any, task: str, policy: str = "") -> list[Any]:
     """robot_state_publisher where it is installed; the scene's markers and RViz where they are asked for."""
-    robot, namespace = value(context, "robot"), value(context, "namespace").strip("/")
+    robot, namespace = find_robot(value(context, "robot")), value(context, "namespace").strip("/")
     found: list[Any] = []
     # Frames have the same names on every arm, so each but the usual one has its transforms in its own namespace.
     remappings = [] if namespace == "arm" else [("/tf", "tf"), ("/tf_static", "tf_static")]
     if installed("robot_state_publisher"):
-        urdf = ParameterValue(Command([cail(), f" up {ROBOTS[robot]} --description"], on_stderr="warn"), value_type=str)
+        urdf = ParameterValue(Command([cail(), f" up {robot.name} --description"], on_stderr="warn"), value_type=str)
         found.append(Node(package="robot_state_publisher", executable="robot_state_publisher", namespace=namespace,
                           parameters=[{"robot_description": urdf}], remappings=remappings, output="log"))  # fmt: skip
     rviz = value(context, "rviz") == "true"
     if rviz or value(context, "scene") == "true":
-        words = [f"--namespace={namespace}", f"--task={task}", *([f"--policy={policy}"] if policy else [])]
+        words = [f"--namespace={namespace}", *([f"--task={task}"] if task else []), *([f"--policy={policy}"] if policy else [])]
         found.append(process("scene", [ExecutableInPackage(package="cail_sim", executable="scene_node"), *words], output="log"))
     if rviz:
         if not installed("rviz2"):
             distro = os.environ.get("ROS_DISTRO", "jazzy")
             raise LaunchFailed(f"rviz:=true needs the package rviz2, which is not installed: sudo apt install ros-{distro}-rviz2")
         found.append(Node(package="rviz2", executable="rviz2", namespace=namespace, remappings=remappings, output="log",
-                          arguments=["-d", str(rviz_config(namespace)), "-f", FRAMES[robot]]))  # fmt: skip
+                          arguments=["-d", str(rviz_config(namespace)), "-f", robot.base_frame]))  # fmt: skip
     return found
 
 

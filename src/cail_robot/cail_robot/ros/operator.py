@@ -1,4 +1,4 @@
-"""Whoever operates an arm over its topics: commands it and hears all that it says. For benchmarks, tests and scripts."""
+"""Whoever operates an arm over its topics and waits for what comes of it. For benchmarks, tests and scripts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,22 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cail_robot.arm import ArmError
-from cail_robot.ros.runtime import COMMAND_QOS, STATE_QOS, STATUS_QOS, join
+from diagnostic_msgs.msg import DiagnosticArray
+from geometry_msgs.msg import TwistStamped
+from rclpy.serialization import deserialize_message
+from sensor_msgs.msg import JointState
 
+from cail_core.geometry import STILL
+from cail_robot.arm import ArmError
+from cail_robot.control.state_machine import StatusCode
+from cail_robot.ros.arm_client import ArmClient
+from cail_robot.ros.runtime import LISTEN_S, STATE_QOS, join
+
+MORE = {"/diagnostics": DiagnosticArray, "ee_twist": TwistStamped, "joint_states": JointState}
+"""What it hears beside what an `ArmClient` does."""
 REMEMBERED = 2000
 """Messages of each topic."""
-PERMITTED = "ENABLED: motion is permitted"
+FAULTS = (StatusCode.FAULT, StatusCode.SAFETY_STOP)
 
 
 def wait_for(what: Callable[[], Any], text: str, timeout_s: float = 60.0) -> Any:
@@ -26,46 +36,37 @@ def wait_for(what: Callable[[], Any], text: str, timeout_s: float = 60.0) -> Any
     raise ArmError(f"waited {timeout_s:g} s for {text}")
 
 
+class _Remembering(ArmClient):
+    """Keeps the messages themselves."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, needs={}, **options)
+        self.heard: dict[str, deque[Any]] = {topic: deque(maxlen=REMEMBERED) for topic in (*self.subscriptions_by_name, *MORE)}
+        for topic, kind in MORE.items():
+            self.create_subscription(kind, topic, lambda message, topic=topic: self.heard[topic].append(message), STATE_QOS)
+
+    def hear(self, name: str, data: bytes, count: int, sent_ns: int) -> None:
+        super().hear(name, data, count, sent_ns)
+        self.heard[name].append(deserialize_message(data, self.subscriptions_by_name[name].msg_type))
+
+
 class Operator:
-    """A node that commands an arm and hears all that it says; its own thread spins it. Use as a context.
+    """An `ArmClient` that remembers all that it hears; its own thread spins it. Use as a context.
 
     With `clear_faults` it sets an arm going again that a watchdog has stopped, as a person would do on a machine that stalls.
     """
 
     def __init__(self, namespace: str = "/arm", *, clear_faults: bool = False) -> None:
-        from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-        from geometry_msgs.msg import PoseStamped, TwistStamped
-        from sensor_msgs.msg import JointState
-        from std_msgs.msg import Float64
-        from std_srvs.srv import SetBool, Trigger
-
         self._clear_faults = clear_faults
-        self.context, self.node, self.executor = join("operator", namespace)
-        self.heard: dict[str, deque[Any]] = {}
-        topics = {
-            "status": (DiagnosticStatus, STATUS_QOS),
-            "/diagnostics": (DiagnosticArray, STATE_QOS),
-            "ee_pose": (PoseStamped, STATE_QOS),
-            "ee_twist": (TwistStamped, STATE_QOS),
-            "twist_executed": (TwistStamped, STATE_QOS),
-            "joint_states": (JointState, STATE_QOS),
-            "gripper_state": (Float64, STATE_QOS),
-        }
-        for name, (kind, qos) in topics.items():
-            self.heard[name] = deque(maxlen=REMEMBERED)
-            self.node.create_subscription(kind, name, lambda message, name=name: self.heard[name].append(message), qos)
-        self.twist_cmd = self.node.create_publisher(TwistStamped, "twist_cmd", COMMAND_QOS)
-        self.gripper_cmd = self.node.create_publisher(Float64, "gripper_cmd", COMMAND_QOS)
-        self.services = {name: self.node.create_client(Trigger, name) for name in ("stop", "clear_fault", "reset")}
-        self.services["enable"] = self.node.create_client(SetBool, "enable")
-        self._requests = dict.fromkeys(self.services, Trigger.Request) | {"enable": SetBool.Request}
-        self._message = TwistStamped
+        self.context, self.node, self.executor = join("operator", namespace, _Remembering)
+        self.heard: dict[str, deque[Any]] = self.node.heard
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._spin, daemon=True)
 
     def _spin(self) -> None:
         while not self._ending.is_set():
-            self.executor.spin_once(timeout_sec=0.05)
+            self.node.listen()
+            self.executor.spin_once(timeout_sec=LISTEN_S)
 
     def __enter__(self) -> Operator:
         self._thread.start()
@@ -78,26 +79,28 @@ class Operator:
         self.node.destroy_node()
         self.context.try_shutdown()
 
-    def call(self, service: str, **fields: Any) -> Any:
-        client = self.services[service]
+    def call(self, service: str, data: bool = True) -> Any:
+        client = self.node.service(service)
         if not client.wait_for_service(30.0):
-            raise ArmError(f"no service {client.srv_name}; is the arm's node running (`cail up sim`)?")
-        future = client.call_async(self._requests[service](**fields))
+            raise ArmError(f"no service {client.srv_name}; is the arm's node running (`cail up`)?")
+        future = self.node.call(service, data)
         wait_for(future.done, f"the answer of {service}")
         return future.result()
 
-    def send(self, twist: Sequence[float] = (0.0,) * 6, frame: str | None = None, age_s: float = 0.0) -> None:
+    def send(self, twist: Sequence[float] = STILL, frame: str | None = None, age_s: float = 0.0) -> None:
         """A fresh command in the arm's own frame unless said otherwise."""
-        message = self._message()
-        stamp = time.time() - age_s
-        message.header.stamp.sec, message.header.stamp.nanosec = int(stamp), int(stamp % 1 * 1e9)
-        message.header.frame_id = frame or self.heard["ee_pose"][-1].header.frame_id
-        v, w = message.twist.linear, message.twist.angular
-        v.x, v.y, v.z, w.x, w.y, w.z = map(float, twist)
-        self.twist_cmd.publish(message)
+        self.node.move(twist, frame=frame or self.heard["ee_pose"][-1].header.frame_id, stamp=time.time() - age_s)
+
+    def grip(self, opening: float) -> None:
+        self.node.grip(opening)
 
     def state(self) -> str:
+        """What the arm says of itself, for people."""
         return self.heard["status"][-1].message if self.heard["status"] else ""
+
+    def code(self) -> StatusCode:
+        values = self.heard["status"][-1].values if self.heard["status"] else ()
+        return StatusCode.read({pair.key: pair.value for pair in values})
 
     def wait_for_state(self, state: str) -> str:
         return str(wait_for(lambda: self.state().startswith(state) and self.state(), f"{state}, is {self.state()}"))
@@ -105,7 +108,7 @@ class Operator:
     def ready(self) -> None:
         """The node is there, enabled, and has had its zero command."""
         wait_for(lambda: self.node.count_subscribers("twist_cmd") and self.heard["ee_pose"], "the arm's node")
-        answer = self.call("enable", data=True)
+        answer = self.call("enable")
         if not answer.success and not self._clear_faults:
             raise ArmError(answer.message)
         self.free()
@@ -114,11 +117,11 @@ class Operator:
         """Send zero commands until motion is permitted."""
 
         def permitted() -> bool:
-            if self._clear_faults and self.state().startswith(("FAULT", "IDLE")):
+            if self._clear_faults and self.code() in (*FAULTS, StatusCode.IDLE):
                 self.call("clear_fault")
-                self.call("enable", data=True)
+                self.call("enable")
             self.send()
-            return self.state() == PERMITTED
+            return self.code() is StatusCode.ENABLED
 
         wait_for(permitted, "motion to be permitted")
 
@@ -128,7 +131,7 @@ class Operator:
         while not done():
             if time.monotonic() > until:
                 raise ArmError(f"drove 30 s for {text}; {self.state()}")
-            if self.state().startswith("HOLDING") or (self._clear_faults and self.state() != PERMITTED):
+            if self.code() is StatusCode.HOLDING or (self._clear_faults and self.code() is not StatusCode.ENABLED):
                 self.free()
             self.send(twist)
             time.sleep(0.01)

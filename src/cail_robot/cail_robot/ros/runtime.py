@@ -89,12 +89,14 @@ def start(arguments: Sequence[str] | None = None) -> None:
         raise BadInput(f"ROS does not take {given} ({words}); parameter files: docs/ros.md") from None
 
 
-def join(name: str, namespace: str) -> tuple[Any, Node, SingleThreadedExecutor]:
+def join(
+    name: str, namespace: str, make: Callable[..., Node] = rclpy.create_node, **options: Any
+) -> tuple[Any, Any, SingleThreadedExecutor]:
     """A node for a program that is no node itself: its own context, and an executor that the caller spins."""
     stay_on_this_machine()
     context = rclpy.Context()
     rclpy.init(context=context, signal_handler_options=SignalHandlerOptions.NO)
-    node = rclpy.create_node(name, context=context, namespace=namespace)
+    node = make(name, context=context, namespace=namespace, **options)
     executor = SingleThreadedExecutor(context=context)
     executor.add_node(node)
     return context, node, executor

@@ -18,19 +18,18 @@ import math
 from collections import Counter
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, ArmState, Twist, Vector
+from cail_robot.safety.joints import inverted, joint_scale, joints_allow
 from cail_robot.safety.limits import Limits
+from cail_robot.safety.tilt import may_brake_upright, slowed_at_tilt
 
 EDGE_M = 1e-9
 """Rounding errors of a whole braking stay below this, so the checks keep this far inside."""
 GAP_M = 1e-6
 """The slow-down ends here, before the check: who slides along a side is not braked by it."""
-DAMPING = 0.01
-"""Of the inverse Jacobian: joint speeds stay finite in a singularity."""
+OUTSIDE_M = 0.005
+"""So far measuring and lag may put the tool point outside without more ado; further out only the straight way back is open."""
 
 
 class Verdict(enum.Enum):
@@ -43,6 +42,7 @@ class Verdict(enum.Enum):
     """Speed limit: the norm is cut, the direction kept."""
     SINGULARITY = "singularity"
     JOINTS = "joints"
+    TILT = "tilt"
     WORKSPACE = "workspace"
     KEEP_OUT = "keep-out"
     BRAKED = "braked"
@@ -60,7 +60,7 @@ class Verdict(enum.Enum):
 
 
 CLIPPED = frozenset(
-    {Verdict.CLAMPED, Verdict.SINGULARITY, Verdict.JOINTS, Verdict.WORKSPACE, Verdict.KEEP_OUT, Verdict.BRAKED}
+    {Verdict.CLAMPED, Verdict.SINGULARITY, Verdict.JOINTS, Verdict.TILT, Verdict.WORKSPACE, Verdict.KEEP_OUT, Verdict.BRAKED}
 )
 REFUSED = frozenset({Verdict.OUT_OF_ORDER, Verdict.TOO_OLD, Verdict.FROM_FUTURE, Verdict.NOT_FINITE, Verdict.WRONG_FRAME})
 
@@ -138,14 +138,25 @@ def limit(requested: Twist | None, state: ArmState, previous: Motion, limits: Li
 
     inverse = None
     if state.jacobian is not None:
-        inverse, condition = _inverse(state.jacobian)
-        scale, why, reason = _joint_scale((*linear, *angular), state, inverse, condition, limits)
+        inverse = inverted(state.jacobian)
+        scale, why, reason = joint_scale((*linear, *angular), state, inverse, limits)
         if scale < 1.0:
             linear = (linear[0] * scale, linear[1] * scale, linear[2] * scale)
             angular = (angular[0] * scale, angular[1] * scale, angular[2] * scale)
-            verdict, text = why, reason
+            verdict, text = Verdict(why), reason
 
     low, high = limits.floor, limits.ceiling
+    if limits.max_tilt_rad:
+        slowed = slowed_at_tilt(angular, state.orientation, limits)
+        if slowed != angular:
+            angular, verdict, text = slowed, Verdict.TILT, "slowed at the tool's greatest tilt"
+    back = _way_back(state.position, limits)
+    if back is not None:
+        along = max(0.0, linear[0] * back[0] + linear[1] * back[1] + linear[2] * back[2])
+        straight = (along * back[0], along * back[1], along * back[2])
+        if not _alike(straight, linear):
+            verdict, text = Verdict.WORKSPACE, "outside: only the straight way back is open"
+        linear = straight
     slowed = _slowed_at_walls(linear, state.position, low, high, limits)
     if slowed != linear:
         linear, verdict, text = slowed, Verdict.WORKSPACE, "slowed at a side of the workspace"
@@ -161,8 +172,11 @@ def limit(requested: Twist | None, state: ArmState, previous: Motion, limits: Li
     if verdict is Verdict.PASSED and not (_alike(v, linear) and _alike(w, angular)):
         verdict, text = Verdict.SMOOTHED, "acceleration or jerk limited"
     motion = Motion(v, w, a, b)
-    if _may_brake_inside(v, state.position, low, high, limits, dt) and (
-        inverse is None or _joints_allow(motion, state, inverse, limits)
+    if (
+        _leads_back(v, back)
+        and _may_brake_inside(v, state.position, low, high, limits, dt)
+        and (not limits.max_tilt_rad or may_brake_upright(w, state.orientation, limits, dt))
+        and (inverse is None or joints_allow(motion.twist, state, inverse, limits))
     ):
         return Outcome(motion, verdict, text)
     return Outcome(_brake(previous, limits, dt), Verdict.BRAKED, "no room to brake after the requested motion")
@@ -283,6 +297,24 @@ def _slowed_at_box(v: Vector, p: Vector, box: tuple[float, ...], limits: Limits)
     return v[0] + k * n[0], v[1] + k * n[1], v[2] + k * n[2]
 
 
+def _way_back(p: Vector, limits: Limits) -> Vector | None:
+    """The direction of the shortest way back from clearly outside the workspace or inside a keep-out box; None elsewhere."""
+    away, n = _nearest(p, (*limits.floor, *limits.ceiling))
+    if away > OUTSIDE_M:
+        return -n[0], -n[1], -n[2]
+    for box in limits.keep_out:
+        inner = tuple(box[i] + OUTSIDE_M for i in (0, 1, 2)) + tuple(box[i] - OUTSIDE_M for i in (3, 4, 5))
+        if all(inner[i] < p[i] < inner[i + 3] for i in (0, 1, 2)):
+            return _nearest(p, box)[1]
+    return None
+
+
+def _leads_back(v: Vector, back: Vector | None) -> bool:
+    """Whether a motion from outside goes straight back; what is left of another one is braked."""
+    speed = _norm(v)
+    return back is None or speed == 0.0 or v[0] * back[0] + v[1] * back[1] + v[2] * back[2] > 0.99 * speed
+
+
 def _may_brake_inside(v: Vector, p: Vector, low: Vector, high: Vector, limits: Limits, dt: float) -> bool:
     """Whether `v` for one period and then braking straight on ends inside the workspace and touches no keep-out box."""
     speed = _norm(v)
@@ -311,49 +343,6 @@ def _passes(p: Vector, v: Vector, reach: float, box: tuple[float, ...]) -> bool:
             t0, t1 = (low - p[i]) / v[i], (high - p[i]) / v[i]
             enter, leave = max(enter, min(t0, t1)), min(leave, max(t0, t1))
     return enter > leave
-
-
-def _inverse(jacobian: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-    """Damped least squares, joints x 6: Jᵀ (J Jᵀ + λ² I)⁻¹, and the condition number of J."""
-    values, vectors = np.linalg.eigh(jacobian @ jacobian.T)
-    condition = math.sqrt(values[-1] / max(float(values[0]), 1e-18))
-    return np.asarray(((jacobian.T @ vectors) / (values + DAMPING**2)) @ vectors.T), condition
-
-
-def _joint_scale(
-    twist: Twist, state: ArmState, inverse: NDArray[np.float64], condition: float, limits: Limits
-) -> tuple[float, Verdict, str]:
-    """The share of the twist that the joints and the distance to a singularity allow."""
-    scale, verdict, text = 1.0, Verdict.PASSED, ""
-    if limits.singularity_slow_at and condition > limits.singularity_slow_at:
-        share = (condition - limits.singularity_slow_at) / (limits.singularity_slowest_at - limits.singularity_slow_at)
-        scale = 1.0 - (1.0 - limits.singularity_speed) * min(1.0, share)
-        verdict, text = Verdict.SINGULARITY, f"slowed near a singularity (condition number {condition:.0f})"
-    speeds = (inverse @ twist).tolist()
-    for i, speed in enumerate(speeds):
-        most = _joint_speed_allowed(i, speed, state.q, limits)
-        if abs(speed) * scale > most:
-            scale = most / abs(speed)
-            verdict, text = Verdict.JOINTS, f"joint {i + 1} at its limit of speed or angle"
-    return scale, verdict, text
-
-
-def _joint_speed_allowed(i: int, speed: float, q: tuple[float, ...], limits: Limits) -> float:
-    most = limits.max_joint_speed[i] if limits.max_joint_speed else math.inf
-    if limits.joint_high:
-        left = limits.joint_high[i] - q[i] if speed > 0 else q[i] - limits.joint_low[i]
-        if left < limits.joint_margin_rad:
-            top = most if most < math.inf else 1.0
-            most = top * max(0.0, left) / limits.joint_margin_rad
-    return most
-
-
-def _joints_allow(motion: Motion, state: ArmState, inverse: NDArray[np.float64], limits: Limits) -> bool:
-    """Whether the motion that is left after smoothing keeps the joint limits too."""
-    if not (limits.max_joint_speed or limits.joint_high):
-        return True
-    speeds = (inverse @ motion.twist).tolist()
-    return all(abs(s) <= _joint_speed_allowed(i, s, state.q, limits) * (1 + 1e-9) + 1e-9 for i, s in enumerate(speeds))
 
 
 class SafetyFilter:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
 
-from cail_core.config import setting
+from cail_core.config import build, find_config, merged, read_yaml, setting
 from cail_core.errors import ConfigError, listed
 from cail_robot.arm import Vector
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`config/limits.yaml`. The defaults are the safe ones; a lab that needs more says so."""
+    """`config/limits.yaml`, on which every robot's file is laid. No value is safe by itself: that, the risk assessment says."""
 
     max_linear_speed: float = setting(
-        0.25, "norm of the tool's velocity, m/s; 0.25 is ISO 10218's reduced speed", low=0.001, high=3.0
+        0.25, "norm of the tool's velocity, m/s", low=0.001, high=3.0
     )
     max_angular_speed: float = setting(0.5, "norm of the tool's angular velocity, rad/s", low=0.001, high=6.3)
     max_linear_acceleration: float = setting(2.5, "of commanded motion, m/s^2", low=0.01, high=100.0)
@@ -32,12 +36,20 @@ class Limits:
     max_stamp_age_s: float = setting(0.1, "a command whose stamp is older is refused", low=0.005, high=0.5)
     max_future_s: float = setting(0.02, "a command whose stamp is further ahead is refused: clocks disagree", low=0.0, high=0.5)
 
+    disable_after_s: float = setting(
+        10.0, "enabled without any command for this long, motion needs a new `enable`: a commander has gone", low=0.5, high=3600.0
+    )
+
     workspace_low: tuple[float, ...] = setting((0.2, -0.35, 0.02), "least x, y, z of the tool point in the base frame, m")
     workspace_high: tuple[float, ...] = setting((0.8, 0.35, 0.6), "greatest x, y, z of the tool point, m")
     workspace_margin_m: float = setting(0.05, "slow-down on the way out begins this far from a side", low=0.001, high=0.5)
     table_height_m: float = setting(0.0, "the tool point never goes below this plane, m", low=-2.0, high=2.0)
     keep_out: tuple[tuple[float, ...], ...] = setting(
         (), "boxes the tool point never enters: least x, y, z, greatest x, y, z, m"
+    )
+
+    max_tilt_rad: float = setting(
+        0.0, "how far the tool's axis may lean from straight down, rad; 0: not checked", low=0.0, high=3.14
     )
 
     joint_low: tuple[float, ...] = setting((), "least joint angles, rad; empty: not checked")
@@ -124,6 +136,39 @@ class Limits:
         """Greatest x, y, z."""
         x, y, z = self.workspace_high
         return x, y, z
+
+
+def load_limits(file: str | None = None) -> Limits:
+    """The installed `limits.yaml`, with what `file` changes in it."""
+    paths = [find_config("limits"), *([find_config(file)] if file else [])]
+    return build(Limits, _together(paths), ", ".join(map(str, paths)))
+
+
+def load_with_limits(cls: type[T], path: Path, limits_file: str | None = None, of: str | None = None) -> T:
+    """A robot's settings with a section `limits`, in layers: `limits.yaml`, the installed file of the robot (`of`), this file,
+    `limits_file`.
+
+    So limits stand once: whoever lowers one in `limits.yaml` lowers it for every robot whose own file does not name it, and a
+    lab's file or `limits_file` that names a few keeps all others of the robot.
+    """
+    values: Any = read_yaml(path) or {}
+    if not isinstance(values, dict):
+        return build(cls, values, str(path))
+    base = find_config("limits")
+    layers = read_yaml(base) or {}
+    if of is not None and (own := find_config(of)) != path:
+        layers = merged(layers, (read_yaml(own) or {}).get("limits") or {})
+    layers = merged(layers, values.get("limits") or {})
+    over = [find_config(limits_file)] if limits_file else []
+    layers = merged(layers, _together([file for file in over if file != base]))
+    return build(cls, {**values, "limits": layers}, ", ".join(map(str, [path, base, *over])))
+
+
+def _together(paths: list[Path]) -> Any:
+    values: Any = {}
+    for path in paths:
+        values = merged(values, read_yaml(path) or {})
+    return values
 
 
 def paced(limits: Limits, speed: float, acceleration: float = 1.0) -> Limits:

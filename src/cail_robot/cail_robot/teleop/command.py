@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from cail_core.config import setting
 from cail_core.errors import ConfigError, listed
@@ -22,11 +22,12 @@ MOVES: dict[str, tuple[int, int]] = {
     "i": (2, 1), "k": (2, -1), "j": (5, 1), "l": (5, -1),
 }  # fmt: skip
 """Key -> axis and sign."""
-START, SUCCESS, FAILURE, REDO, RESET, GRIP, STOP, RECOVER, QUIT, LEAVE = (
-    "start", "success", "failure", "redo", "reset", "grip", "stop", "recover", "quit", "leave",
+START, SUCCESS, FAILURE, REDO, RESET, GRIP, STOP, RECOVER, UNLOCK, QUIT, LEAVE = (
+    "start", "success", "failure", "redo", "reset", "grip", "stop", "recover", "unlock", "quit", "leave",
 )  # fmt: skip
 EVENTS = {
     "enter": START, "s": SUCCESS, "f": FAILURE, "backspace": REDO, "r": RESET, "space": GRIP, "escape": STOP, "c": RECOVER,
+    "u": UNLOCK,
     "q": QUIT, "ctrl-d": QUIT, "ctrl-c": LEAVE, "end": LEAVE,
 }  # fmt: skip
 PRESETS = ("1", "2", "3")
@@ -43,6 +44,11 @@ class TeleopConfig:
     repeat_s: float = setting(0.15, "a held key moves until its repeats have been missing for so long", low=0.05, high=1.0)
     repeat_gap_s: float = setting(0.8, "the keyboard's delay before it repeats is at most this", low=0.1, high=2.0)
     deadzone: float = setting(0.1, "of a stick or SpaceMouse, as a share of its range", low=0.0, high=0.9)
+    silent_s: float = setting(
+        1.0, "a gamepad or SpaceMouse that has sent nothing for so long counts as let go, held or not: its link may be lost",
+        low=0.1, high=10.0,
+    )  # fmt: skip
+    cap_turns: bool = setting(False, "whether a SpaceMouse also turns the tool")
     command_hz: float = setting(50.0, "twists a second; the arm holds without one for 0.1 s", low=20.0, high=500.0)
 
     def __post_init__(self) -> None:
@@ -59,6 +65,8 @@ class Wish:
     axes: Axes = NOWHERE
     events: tuple[str, ...] = ()
     preset: int | None = None
+    held: bool = False
+    """A deadman is held: whoever holds it commands, if only zero."""
 
 
 class Input(Protocol):
@@ -106,12 +114,21 @@ class HeldKeys:
         return found[0], found[1], found[2], found[3], found[4], found[5]
 
 
+@runtime_checkable
+class NodeInput(Input, Protocol):
+    """One that hears topics."""
+
+    def join(self, node: Any) -> None:
+        """The node to hear them with, before the first `read`."""
+        ...
+
+
 class Keyboard:
     """Keys of a terminal, wherever they come from."""
 
     help = (
         "move     hold ↑ ↓ ← → · PgUp PgDn or i k: up, down · j l turn · 1 2 3 speed",
-        "arm      space gripper · c permit motion, clear a fault · Esc stop",
+        "arm      space gripper · c permit motion, clear a fault · u unlock · Esc stop",
         "episode  Enter start · s save as success · f save as failure",
         "         Backspace discard and redo · r reset the scene · q quit",
     )
@@ -131,10 +148,31 @@ class Keyboard:
                 events.append(EVENTS[key])
             elif key in PRESETS:
                 preset = int(key)
+            elif key.startswith("ctrl-"):  # whoever presses one of these wants out
+                self._held.release()
+                events.append(LEAVE)
         return Wish(self._held.axes(self._clock()), tuple(events), preset)
 
     def close(self) -> None:
         """The terminal belongs to the screen."""
+
+
+CONFIRM_S = 5.0
+
+
+class Confirmation:
+    """A key that does something only when it is pressed a second time, soon."""
+
+    QUESTION = "is nobody clamped, and the cause gone? u again unlocks, powers on and releases the brakes"
+
+    def __init__(self) -> None:
+        self._asked = float("-inf")
+
+    def given(self, now: float) -> bool:
+        """Whether this press is the second one."""
+        confirmed = now - self._asked <= CONFIRM_S
+        self._asked = float("-inf") if confirmed else now
+        return confirmed
 
 
 class Steering:

@@ -8,6 +8,7 @@ from types import ModuleType
 
 from cail_core.config import setting
 from cail_core.errors import BadInput
+from cail_core.geometry import up_axis
 from cail_core.tasks.pick_place_avoid import PickPlaceAvoidConfig, Scene, Vec
 from cail_sim.bullet.arm import ArmModel, SimArm, drive_all
 from cail_sim.bullet.engine import data_file, egl_plugin, egl_works, load_pybullet, quiet
@@ -192,17 +193,17 @@ class World:
         """What is seen now; the arm as it was read last."""
         p, client = self._p, self.client
         (cx, cy, cz), turned = p.getBasePositionAndOrientation(self.bottle, client)
-        ux, uy, uz = up = _up(turned)
+        ux, uy, uz = up = up_axis(turned)
         obstacle, obstacle_turned = p.getBasePositionAndOrientation(self.obstacle, client)
         h = self.config.bottle_centre_m
-        return Scene(self.arm.tool, (cx - h * ux, cy - h * uy, cz - h * uz), up, obstacle, _up(obstacle_turned), self.target,
+        return Scene(self.arm.tool, (cx - h * ux, cy - h * uy, cz - h * uz), up, obstacle, up_axis(obstacle_turned), self.target,
                      self.arm.opening)
 
     def poses(self) -> list[tuple[Vec, Quaternion]]:
         """Where the bottle's base, the obstacle and the target are: position and orientation (x, y, z, w) of each."""
         p, client = self._p, self.client
         (cx, cy, cz), turned = p.getBasePositionAndOrientation(self.bottle, physicsClientId=client)
-        ux, uy, uz = _up(turned)
+        ux, uy, uz = up_axis(turned)
         h = self.config.bottle_centre_m
         obstacle = p.getBasePositionAndOrientation(self.obstacle, physicsClientId=client)
         return [((cx - h * ux, cy - h * uy, cz - h * uz), turned), obstacle, (self.target, (0.0, 0.0, 0.0, 1.0))]
@@ -257,12 +258,6 @@ def advance_all(worlds: Sequence[World], velocities: Sequence[Vec], closing: Seq
         world.engine.stepSimulation(world.client)
     for world in worlds:
         world.arm.read()
-
-
-def _up(q: tuple[float, float, float, float]) -> Vec:
-    """The z axis of a frame turned by the quaternion `q`."""
-    x, y, z, w = q
-    return 2.0 * (x * z + w * y), 2.0 * (y * z - w * x), 1.0 - 2.0 * (x * x + y * y)
 
 
 def spread(config: WorldConfig, draws: list[float], *, grasped: bool) -> Start:

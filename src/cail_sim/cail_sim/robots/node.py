@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cail_core.tasks.pick_place_avoid import Outcome, PickPlaceAvoid
+from cail_core.tasks.pick_place_avoid.topics import NEEDS
 from cail_robot.control.state_machine import Cycle
 from cail_robot.ros.arm_node import ArmNode, stamp_of, stamped_pose
 from cail_robot.ros.runtime import STATE_QOS
@@ -47,8 +48,7 @@ class SimNode(ArmNode):
 
         self._declare("seed", self._seed, "setting it decides the episodes that the next resets begin")
         self._events, self._event = self.create_publisher(String, "episode_event", STATE_QOS), String
-        names = ("object_pose", "obstacle_pose", "target_pose")
-        self._things = [self.create_publisher(PoseStamped, name, STATE_QOS) for name in names]
+        self._things = [self.create_publisher(PoseStamped, name, STATE_QOS) for name in NEEDS]
         self._ticking, self._tick = None if self._paced else self.create_publisher(Clock, "/clock", STATE_QOS), Clock
 
     def seconds(self) -> float:

@@ -18,6 +18,8 @@ class PandaArm:
     """Time passes in `send_twist` alone, `ticks` of the physics each, by default a control period. The hand keeps pointing down:
     turning is ignored."""
 
+    simulated = True
+
     def __init__(self, task: Panda, ticks: int = CONTROL_TICKS, *, window: bool = False) -> None:
         self.task = task
         self.config: PickPlaceAvoidConfig = replace(task.config.task, ticks_per_decision=ticks)

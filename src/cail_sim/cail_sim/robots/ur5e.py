@@ -7,21 +7,18 @@ simulation.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import threading
 from typing import Any
 
 from geometry_msgs.msg import PoseStamped
 
-from cail_core.cli import whole_number
 from cail_core.errors import CailError
 from cail_robot.control.realtime import realtime
-from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde, urdf
-from cail_robot.robots.ur5e.bringup import add_limits, settings
+from cail_robot.robots.ur5e.arm import UR5eArm, need_rtde
+from cail_robot.robots.ur5e.bringup import UR5e, settings, source
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.ros.arm_node import ArmNode, stamped_pose
 from cail_robot.ros.runtime import STATE_QOS
-from cail_robot.safety.limits import Limits
 from cail_sim.bullet.engine import load_pybullet
 from cail_sim.bullet.window import need_display
 from cail_sim.ursim.faults import FaultClient
@@ -33,9 +30,9 @@ TRACKER_S = 0.02
 class UR5eSimNode(ArmNode):
     """The UR5e's node, a tracker of the things, and `reset`."""
 
-    def __init__(self, box: BoxProcess, config: UR5eConfig, *, seed: int, namespace: str) -> None:
+    def __init__(self, box: BoxProcess, config: UR5eConfig, *, seed: int, namespace: str, source: str = "") -> None:
         self._box, self._seed = box, seed
-        super().__init__(UR5eArm(config), config.limits, namespace=namespace)
+        super().__init__(UR5eArm(config, simulated=True, source=source), config.limits, namespace=namespace)
 
     def set_up(self) -> None:
         names = {"object": "object_pose", "obstacle": "obstacle_pose", "target": "target_pose"}
@@ -69,39 +66,24 @@ class UR5eSimNode(ArmNode):
         self._box.close()
 
 
-class UR5eSim:
-    """`cail up ur5e-sim`: a simulated UR5e control box with its table, and the UR5e's node on it."""
+class UR5eSim(UR5e):
+    """`cail up ur5e_sim`: a simulated UR5e control box with its table, and the UR5e's node on it."""
 
-    @staticmethod
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--config", default="ur5e", metavar="FILE", help="settings; default: the installed ur5e.yaml")
-        add_limits(parser)
-        parser.add_argument("--host", default="127.0.0.1", help="loopback address of the box; default: 127.0.0.1")
-        parser.add_argument("--seed", type=whole_number, default=0, help="of where the things stand; default: 0")
-        parser.add_argument("--window", action="store_true", help="show PyBullet's window")
-        parser.add_argument("--namespace", default="arm", help="default: arm")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("--host", dest="robot_ip", default=argparse.SUPPRESS, help="the same as --robot-ip")
+        parser.set_defaults(robot_ip="127.0.0.1")
 
-    @staticmethod
-    def limits(args: argparse.Namespace) -> Limits:
-        """What the node will start with."""
-        return settings(args).limits
-
-    @staticmethod
-    def check(args: argparse.Namespace) -> None:
+    def check(self, args: argparse.Namespace) -> None:
         """What can be known before the node starts."""
         need_rtde()
         load_pybullet()
         if args.window:
             need_display()
 
-    @staticmethod
-    def description() -> str:
-        return urdf()
-
-    @staticmethod
-    def nodes(args: argparse.Namespace) -> list[UR5eSimNode]:
-        UR5eSim.check(args)
-        config = dataclasses.replace(settings(args), robot_ip=args.host)
+    def nodes(self, args: argparse.Namespace) -> list[ArmNode]:
+        self.check(args)
+        config = settings(args)
         realtime(config.realtime_priority - 10)
-        box = BoxProcess("--table", "--seed", str(args.seed), *(["--window"] if args.window else []), host=args.host)
-        return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace)]
+        box = BoxProcess("--table", "--seed", str(args.seed), *(["--window"] if args.window else []), host=args.robot_ip)
+        return [UR5eSimNode(box, config, seed=args.seed, namespace=args.namespace, source=source(args))]

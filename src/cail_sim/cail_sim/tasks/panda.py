@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cail_core.config import find_config, load_config, setting
+from cail_core.config import find_config, setting
 from cail_core.errors import ConfigError, listed
-from cail_core.recording.pick_place import PickPlaceAvoidView
 from cail_core.tasks import BatchEnv, Demonstrator, TaskSpec
 from cail_core.tasks.pick_place_avoid import (
     ACTION_NAMES,
@@ -23,8 +22,9 @@ from cail_core.tasks.pick_place_avoid import (
     sensors,
     view,
 )
+from cail_core.tasks.pick_place_avoid.topics import NEEDS, PickPlaceAvoidView
 from cail_core.tasks.variation import NOTHING, Variation
-from cail_robot.safety.limits import Limits
+from cail_robot.safety.limits import Limits, load_with_limits
 from cail_sim.bullet.arm import PANDA, ArmModel
 from cail_sim.bullet.vector import Batch, LocalEnv, WorkerEnv
 from cail_sim.bullet.world import WorldConfig
@@ -77,7 +77,7 @@ class Panda:
     grasped = False
 
     def __init__(self, config_file: Path | None = None) -> None:
-        self._set_up(load_config(PandaConfig, config_file or find_config("panda")))
+        self._set_up(load_with_limits(PandaConfig, config_file or find_config("panda")))
 
     @classmethod
     def of(cls, config: PandaConfig, played_under: Variation = NOTHING) -> Panda:
@@ -108,6 +108,7 @@ class Panda:
             limits={name: getattr(self.config.limits, name) for name in SHOWN_LIMITS},
             gates=gates(task),
             sensors=sensors(),
+            needs=NEEDS,
             simulated_by=self.simulated_by,
         )
 

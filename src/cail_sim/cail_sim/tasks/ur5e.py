@@ -6,9 +6,10 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
-from cail_core.config import find_config, load_config
+from cail_core.config import find_config
 from cail_robot.robots.ur5e import kinematics
 from cail_robot.robots.ur5e.config import UR5eConfig
+from cail_robot.safety.limits import load_with_limits
 from cail_sim.bullet.arm import ArmModel
 from cail_sim.tasks.panda import Panda
 
@@ -45,6 +46,6 @@ class UR5e(Panda):
         """The table is the Panda's. Speed, acceleration and workspace are those of the arm itself (`config/ur5e.yaml`), and so
         much longer an episode may take: what is learned in this process is what the arm's own node allows."""
         super().__init__(config_file)
-        limits = load_config(UR5eConfig, find_config("ur5e")).limits
+        limits = load_with_limits(UR5eConfig, find_config("ur5e")).limits
         longer = max(1.0, self.config.task.max_speed / limits.max_linear_speed)
         self._set_up(replace(self.config, limits=limits, max_ticks=round(longer * self.config.max_ticks)))

@@ -6,18 +6,39 @@ person, trains T-REX's reward.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from cail_core.algorithms.baselines.trex import Trajectories, TrexLearner
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.trainers.learners import CloningLearner
+from cail_core.algorithms.registry import Training, method
+from cail_core.algorithms.settings import NoiseConfig, OnlineConfig, PolicyCloningConfig, RewardConfig
+from cail_core.algorithms.trainers.cloning import CloningLearner
+from cail_core.algorithms.trainers.trust import uniform_trust
+from cail_core.config import setting
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks.base import Task
 
 NOISE_STREAM = 0x6E6F6973  # keeps these episodes apart from training's and evaluation's, also under the same seed
+
+
+@dataclass(frozen=True)
+class DrexNoiseConfig(NoiseConfig):
+    """D-REX: the rollouts with growing noise, and the clone that makes them."""
+
+    margin: float = setting(0.3, "two rollouts count as ranked when their levels differ by this", low=0.0, high=1.0)
+    cloning_steps: int = setting(1000, "gradient steps of the cloned policy to which noise is added", low=1)
+
+
+@dataclass(frozen=True)
+class DrexConfig(OnlineConfig):
+    """`config/d-rex.yaml`."""
+
+    cloning: PolicyCloningConfig = setting(PolicyCloningConfig, "behaviour cloning")
+    reward: RewardConfig = setting(RewardConfig, "the learned reward")
+    noise: DrexNoiseConfig = setting(DrexNoiseConfig, "the rollouts with growing noise")
 
 
 def noisy_rollouts(task: Task, actor: TanhGaussianActor, levels: int, rollouts: int, seed: int,
@@ -65,9 +86,14 @@ class DrexLearner(TrexLearner):
 
     def _learn_reward(self) -> float:
         c = self.config.noise
-        clone = CloningLearner(self._demos, replace(self.config, confidence="none"), self.generator, self._max_steps)
+        clone = CloningLearner(self.training, uniform_trust(self.training))
         while clone.done < c.cloning_steps:
             clone.iterate()
         rollouts, steps = noisy_rollouts(self._task, clone.actor, c.levels, c.rollouts, self._seed, self.generator)
         self.done += steps
         return self.learn_order(rollouts, c.margin)
+
+
+@method("d-rex", DrexConfig)
+def d_rex(training: Training[DrexConfig]) -> DrexLearner:
+    return DrexLearner(training, uniform_trust(training))

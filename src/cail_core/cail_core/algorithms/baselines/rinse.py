@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.registry import Training, method
+from cail_core.algorithms.settings import OfflineConfig
+from cail_core.algorithms.trainers.cloning import CloningLearner
+from cail_core.algorithms.trainers.trust import given_trust
+from cail_core.config import setting
 from cail_core.demos.demonstrations import Demonstrations
 
 Floats = NDArray[np.float64]
 PADDING = 4  # the spectrum is sampled this many times finer than the trajectory's length gives
+
+
+@dataclass(frozen=True)
+class SmoothnessConfig:
+    """Which trajectories are smooth enough."""
+
+    RENAMED: ClassVar[dict[str, str]] = {"keep": "keep_fraction"}
+
+    keep_fraction: float = setting(0.25, "fraction of the trajectories that is kept, the smoothest first", low=0.001, high=1.0)
+    threshold: float = setting(0.05, "frequencies beyond the last one of this amplitude (that of 0 Hz is 1) do not count",
+                               low=0.0, high=1.0)
+
+
+@dataclass(frozen=True)
+class RinseConfig(OfflineConfig):
+    """`config/rinse.yaml`."""
+
+    smoothness: SmoothnessConfig = setting(SmoothnessConfig, "which trajectories are smooth enough")
 
 
 def arc_length(spectrum: Floats, threshold: float) -> float:
@@ -44,9 +69,14 @@ def trajectory_scores(demos: Demonstrations, threshold: float) -> Floats:
     return np.array([smoothness(speed[demos.rows(e)], threshold) for e in range(demos.episodes)])
 
 
-def smooth_confidence(demos: Demonstrations, config: MethodConfig, generator: torch.Generator) -> Tensor:
+def smooth_confidence(demos: Demonstrations, c: SmoothnessConfig) -> Tensor:
     """1 for the pairs of the smoothest trajectories, 0 for all others. No label is looked at, and nothing is random."""
-    score = trajectory_scores(demos, config.smoothness.threshold)
+    score = trajectory_scores(demos, c.threshold)
     kept = np.zeros(demos.episodes, dtype=np.float32)
-    kept[np.argsort(-score, kind="stable")[: max(1, round(config.smoothness.keep * demos.episodes))]] = 1.0
+    kept[np.argsort(-score, kind="stable")[: max(1, round(c.keep_fraction * demos.episodes))]] = 1.0
     return torch.as_tensor(kept[demos.episode_of_pair])
+
+
+@method("rinse", RinseConfig, offline=True)
+def rinse(training: Training[RinseConfig]) -> CloningLearner:
+    return CloningLearner(training, given_trust(training, smooth_confidence(training.demos, training.config.smoothness)))

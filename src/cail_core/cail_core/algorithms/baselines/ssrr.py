@@ -6,7 +6,7 @@ performance falls with the noise is fitted by a sigmoid. A second reward is regr
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,16 +18,33 @@ from torch import Tensor
 from cail_core.algorithms.baselines.drex import noisy_rollouts
 from cail_core.algorithms.baselines.trex import SnippetReward, Trajectories, TrexLearner
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.eq7.bilevel import Parameters
 from cail_core.algorithms.eq7.confidence import segment_mean
-from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.eq7.gradient import Parameters
+from cail_core.algorithms.registry import Training, method
+from cail_core.algorithms.settings import AirlMethodConfig, NoiseConfig, RewardConfig
 from cail_core.algorithms.trainers.absorbing import flagged
-from cail_core.algorithms.trainers.learners import AdversarialLearner, Metrics, RewardNetwork
-from cail_core.demos.demonstrations import Demonstrations
-from cail_core.tasks.base import Task
+from cail_core.algorithms.trainers.adversarial import RewardNetwork, airl_learner
+from cail_core.algorithms.trainers.base import Metrics
+from cail_core.algorithms.trainers.trust import Trust, uniform_trust
+from cail_core.config import setting
 
 Floats = NDArray[np.float64]
 GRID, ROUNDS = 21, 12
+
+
+@dataclass(frozen=True)
+class SsrrNoiseConfig(NoiseConfig):
+    """SSRR: the rollouts with growing noise, and the policy that makes them."""
+
+    airl_steps: int = setting(100_000, "environment steps of AIRL, whose policy gets the noise and whose reward judges it", low=1)
+
+
+@dataclass(frozen=True)
+class SsrrConfig(AirlMethodConfig):
+    """`config/ssrr.yaml`."""
+
+    reward: RewardConfig = setting(RewardConfig, "the regressed reward")
+    noise: SsrrNoiseConfig = setting(SsrrNoiseConfig, "the rollouts with growing noise")
 
 
 class Sigmoid(NamedTuple):
@@ -86,9 +103,9 @@ class SsrrLearner(TrexLearner):
 
     inner: SsrrReward
 
-    def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
-        super().__init__(task, demos, config, seed, generator)
-        self.first = AdversarialLearner(task, demos, replace(config, learner="airl", confidence="none"), seed, generator)
+    def __init__(self, training: Training[SsrrConfig], trust: Trust) -> None:
+        super().__init__(training, trust)
+        self.first = airl_learner(training, uniform_trust(training))
         self._segment = 0
         self._follow()
 
@@ -113,7 +130,7 @@ class SsrrLearner(TrexLearner):
         return metrics
 
     def _on_its_own(self) -> bool:
-        return self.first.done >= self.config.noise.airl_steps
+        return bool(self.first.done >= self.config.noise.airl_steps)
 
     def _follow(self) -> None:
         """The policy to show is AIRL's as long as there is no other."""
@@ -127,9 +144,9 @@ class SsrrLearner(TrexLearner):
         length = min(c.snippet, rollouts.shortest())
         losses = []
         for _ in range(c.steps):
-            which = torch.randint(len(target), (c.batch,), generator=self.generator)
+            which = torch.randint(len(target), (c.batch_size,), generator=self.generator)
             snippets = rollouts.snippets(which, length, self.generator)
-            losses.append(self.cail.descend(partial(self.inner.regression, snippets=snippets, target=target[which])))
+            losses.append(self.inner_learner.descend(partial(self.inner.regression, snippets=snippets, target=target[which])))
         return float(np.mean(losses[-max(1, c.steps // 10):]))
 
     def _curve(self, rollouts: Trajectories) -> Floats:
@@ -137,7 +154,7 @@ class SsrrLearner(TrexLearner):
         lengths = rollouts.starts[1:] - rollouts.starts[:-1]
         trajectory = torch.arange(len(lengths)).repeat_interleave(lengths)
         with torch.no_grad():
-            reward = self.first.inner.reward(self.first.cail.theta, flagged(rollouts.batch))
+            reward = self.first.inner.reward(self.first.inner_learner.theta, flagged(rollouts.batch))
         performance = segment_mean(reward, trajectory, len(lengths)).double().numpy()
         performance = (performance - performance.mean()) / max(performance.std(), 1e-6)
         eta = -rollouts.worth.double().numpy()
@@ -154,3 +171,8 @@ class SsrrLearner(TrexLearner):
     def close(self) -> None:
         super().close()
         self.first.close()
+
+
+@method("ssrr", SsrrConfig)
+def ssrr(training: Training[SsrrConfig]) -> SsrrLearner:
+    return SsrrLearner(training, uniform_trust(training))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,14 +11,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from cail_core.algorithms.baselines.settings import RewardConfig
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.eq7.bilevel import Parameters, mean_one
+from cail_core.algorithms.eq7.gradient import Parameters, mean_one
 from cail_core.algorithms.inner.base import ModuleLearner
+from cail_core.algorithms.registry import Training, method
+from cail_core.algorithms.settings import OnlineConfig, RewardConfig
 from cail_core.algorithms.trainers.absorbing import Padded
-from cail_core.algorithms.trainers.learners import Metrics, OnlineLearner, RewardNetwork
+from cail_core.algorithms.trainers.adversarial import OnlineLearner, RewardNetwork
+from cail_core.algorithms.trainers.base import Metrics
+from cail_core.algorithms.trainers.trust import uniform_trust
+from cail_core.config import setting
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.networks import Standardise, mlp
+
+
+@dataclass(frozen=True)
+class TrexConfig(OnlineConfig):
+    """`config/t-rex.yaml`."""
+
+    reward: RewardConfig = setting(RewardConfig, "the learned reward")
 
 
 class Trajectories(NamedTuple):
@@ -44,11 +56,8 @@ class Trajectories(NamedTuple):
 
 def ranked(demos: Demonstrations) -> Trajectories:
     """The ranked demonstrations; of their ranks only the order is used."""
-    episodes = demos.ranked
-    rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
-    starts = np.concatenate([[0], np.cumsum(np.diff(demos.starts)[episodes])])
-    return Trajectories(demo_batch(demos).rows(torch.as_tensor(rows)), torch.as_tensor(starts),
-                        -torch.as_tensor(demos.rank[episodes]).float())
+    chosen = demos.select(demos.ranked)
+    return Trajectories(demo_batch(chosen), torch.as_tensor(chosen.starts), -torch.as_tensor(chosen.rank).float())
 
 
 class SnippetReward(ModuleLearner):
@@ -101,8 +110,9 @@ class TrexLearner(OnlineLearner):
     def _make_inner(self, states: int, actions: int) -> RewardNetwork:
         return SnippetReward(states, actions, self.generator, self.config.reward)
 
-    def _rate(self) -> float:
-        return self.config.reward.rate
+    def _learning_rate(self) -> float:
+        rate: float = self.config.reward.learning_rate
+        return rate
 
     def _improve(self, policy: Padded) -> Metrics:
         if self._loss is None:
@@ -118,9 +128,10 @@ class TrexLearner(OnlineLearner):
         pairs, length = trajectories.better_worse(margin), min(c.snippet, trajectories.shortest())
         losses = []
         for _ in range(c.steps):
-            better, worse = pairs[torch.randint(len(pairs), (c.batch,), generator=self.generator)].T
-            losses.append(self.cail.weighted_step(torch.ones(c.batch), trajectories.snippets(better, length, self.generator),
-                                                  trajectories.snippets(worse, length, self.generator)))
+            better, worse = pairs[torch.randint(len(pairs), (c.batch_size,), generator=self.generator)].T
+            losses.append(self.inner_learner.weighted_step(
+                torch.ones(c.batch_size), trajectories.snippets(better, length, self.generator),
+                trajectories.snippets(worse, length, self.generator)))
         return float(np.mean(losses[-max(1, c.steps // 10):]))
 
     def state(self) -> dict[str, Any]:
@@ -129,3 +140,8 @@ class TrexLearner(OnlineLearner):
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
         self._loss = state["reward_loss"]
+
+
+@method("t-rex", TrexConfig, needs_ranking=True)
+def t_rex(training: Training[TrexConfig]) -> TrexLearner:
+    return TrexLearner(training, uniform_trust(training))

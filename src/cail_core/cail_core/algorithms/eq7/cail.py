@@ -1,115 +1,105 @@
-"""Confidence-aware imitation learning: an inner learner, a confidence and an outer loss tied together by Eq. 7."""
+"""Confidence-aware imitation learning: the three lines of Eq. 7, and confidence learned from the demonstrations alone."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.eq7.bilevel import BilevelResult, OuterLoss, Parameters, back, bilevel_step, tracked
-from cail_core.algorithms.eq7.confidence import Confidence, make_confidence
-from cail_core.algorithms.eq7.optim import Adam, as_one_vector
-from cail_core.algorithms.eq7.outer import RankedTrajectories, ranking_loss
+from cail_core.algorithms.eq7.confidence import Confidence
+from cail_core.algorithms.eq7.gradient import Loss, backward, confidence_gradient, dot, requires_grad_copy, value_grad, weighted
+from cail_core.algorithms.eq7.optim import Adam, Optimizer
+from cail_core.algorithms.eq7.outer import OuterLoss, RankedTrajectories
 from cail_core.algorithms.inner.base import InnerLearner, PairLearner
 from cail_core.algorithms.inner.gail import Gail
-from cail_core.algorithms.method import MethodConfig, OuterConfig
-from cail_core.algorithms.trainers.absorbing import padded, steps_left, unflagged_scale, unpadded
+from cail_core.algorithms.inner.weighted import WeightedInnerLearner
+from cail_core.algorithms.settings import TrustConfig
+from cail_core.algorithms.trainers.absorbing import padded, steps_left, unflagged_scale
 from cail_core.demos.demonstrations import Demonstrations
 
 
-class Cail:
-    """θ, β and the step of Eq. 7 on batches that a caller draws."""
+class HasBeta(Protocol):
+    """β of the demonstration pairs, and its step."""
 
-    def __init__(self, inner: InnerLearner, confidence: Confidence, ranked: RankedTrajectories | None, outer: OuterConfig, *,
-                 mu: float, rate: float) -> None:
-        self.inner = inner
-        self.confidence = confidence
-        self.theta = inner.theta()
-        self.ranked = ranked
-        self._outer = outer
-        self._mu = mu
-        self._adam = Adam(rate)
+    def of(self, rows: Tensor) -> Tensor: ...
 
-    def outer_loss(self, theta: Parameters) -> Tensor:
-        """L_out(θ), Eq. 13, with the learned returns divided by a temperature."""
-        if self.ranked is None:
-            raise ValueError("an outer loss needs ranked trajectories")
-        return ranking_loss(self.learned_returns(theta) / self._outer.temperature, self.ranked.rank, self._outer.loss)
+    def update(self, rows: Tensor, grad: Tensor) -> None: ...
 
-    def learned_returns(self, theta: Parameters) -> Tensor:
-        """η' of the ranked trajectories, best ranked first."""
-        if self.ranked is None:
-            raise ValueError("learned returns need ranked trajectories")
-        return self.ranked.returns(self.inner.reward(theta, self.ranked.batch))
 
-    def step(self, rows: Tensor, demo: Batch, other: Batch, *, gated: bool) -> BilevelResult:
-        """One step of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`.
+class BilevelResult(NamedTuple):
+    """What one step of Eq. 7 found; `accepted` is whether Theorem 1's gate let the real update through."""
 
-        `gated`: the real update is taken only as Theorem 1 says.
-        """
-        inner = self.inner
+    inner: float
+    outer: float
+    accepted: bool
+
+
+class Cail(WeightedInnerLearner):
+    """An inner learner, a confidence and an outer loss tied together by Eq. 7."""
+
+    def __init__(self, inner: InnerLearner, confidence: HasBeta, outer: Loss, optimizer: Optimizer, *, mu: float) -> None:
+        super().__init__(inner, optimizer)
         if not isinstance(inner, PairLearner):
             raise TypeError(f"Eq. 7 needs a loss of single pairs, which {type(inner).__name__} has not")
-        self.theta, result = bilevel_step(
-            self.theta,
-            beta=lambda: self.confidence.of(rows),
-            update_beta=lambda slope: self.confidence.update(rows, slope),
-            update_theta=lambda slope: self._adam.propose(self.theta, slope),
-            terms=lambda theta: inner.terms(theta, demo, other),
-            reward=lambda theta: inner.reward(theta, demo),
-            outer=self.outer_loss,
-            mu=self._mu,
-            gate=0.0 if gated else None,
-            ranking=inner.ranking(),
-        )
-        if result.accepted:
-            self._adam.take()
-        return result
+        self.pairs = inner
+        self.confidence = confidence
+        self.outer = outer
+        self.mu = mu
 
-    def weighted_step(self, weight: Tensor, demo: Batch, other: Batch) -> float:
-        """The third line of Eq. 7 alone: the inner learner with weights that stay as they are."""
-        return self.descend(lambda theta: self.inner.loss(theta, weight, demo, other))
+    def step(self, rows: Tensor, demo: Batch, other: Batch, *, gate: float | None) -> BilevelResult:
+        """One step τ of Eq. 7 on the demonstration pairs `rows` (their content is `demo`) and the policy's pairs `other`.
 
-    def descend(self, loss: OuterLoss) -> float:
-        """One step of Adam on any loss of θ, and its value before."""
-        theta = tracked(self.theta)
-        value = loss(theta)
-        slope = back(value, theta)
+            θ'_{τ+1} = θ_τ − μ ∇_θ L_in(θ_τ, β_τ)              pseudo-update
+            β_{τ+1}  = β_τ − α ∇_β L_out(θ'_{τ+1})             confidence update
+            θ_{τ+1}  = θ_τ − μ ∇_θ L_in(θ_τ, β_{τ+1})          real update
+
+        The optimizer makes the real update: SGD as in Eq. 7, or Adam as in the paper's experiments. With `gate` = C ≥ 0 it is
+        taken only where Theorem 1 has it decrease the outer loss, Eq. 8: ∇L_out(θ_{τ+1})·∇L_in(θ_τ, β_{τ+1}) ≥ C ‖∇L_in‖².
+
+        The losses of the pairs at θ_τ are worked out once: the first and the third line go back through them with other weights.
+        Only the parameters that L_out depends on (`ranking`) are followed through the first two lines.
+        """
+        theta = requires_grad_copy(self.theta)
+        terms = self.pairs.terms(theta, demo, other)
+        ranking = self.pairs.ranking()
+
+        # θ' = θ − μ ∇_θ L_in(θ, β)
+        beta = self.confidence.of(rows)
+        grad = backward(weighted(beta, terms), {name: theta[name] for name in ranking}, again=True)
+
+        # β ← β − α ∇_β L_out(θ')
+        grad_beta, outer = confidence_gradient(self.theta, beta, grad, terms, lambda at: self.pairs.reward(at, demo), self.outer,
+                                               self.mu)
+        self.confidence.update(rows, grad_beta)
+
+        # θ ← θ − μ ∇_θ L_in(θ, β)
+        inner = weighted(self.confidence.of(rows), terms)
+        grad = backward(inner, theta)
         with torch.no_grad():
-            self.theta = self._adam.propose(self.theta, slope)
-        self._adam.take()
-        return float(value.detach())
+            updated = self._optimizer.propose(self.theta, grad)
 
-    def state(self) -> dict[str, Any]:
-        return {"theta": self.theta, "adam": self._adam.state(), "confidence": self.confidence.state()}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        self.theta = as_one_vector(state["theta"])
-        self._adam.restore(state["adam"])
-        self.confidence.restore(state["confidence"])
-
-
-def ranked_trajectories(demos: Demonstrations, config: MethodConfig) -> RankedTrajectories:
-    return RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns)
+        accepted = True
+        if gate is not None:
+            grad_outer, _ = value_grad(lambda part: self.outer({**updated, **part}), {name: updated[name] for name in ranking})
+            accepted = bool(dot(grad_outer, grad) >= gate * dot(grad, grad))
+        if accepted:
+            self.theta = updated
+            self._optimizer.take()
+        return BilevelResult(float(inner.detach()), float(outer), accepted)
 
 
-def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
-    """`size` rows out of n, with replacement."""
-    return torch.randint(n, (size,), generator=generator)
+class RewardModel(NamedTuple):
+    """What is learned along with the confidence: a reward, and β itself."""
+
+    cail: Cail
+    confidence: Confidence
+    history: list[BilevelResult]
 
 
-def draw_by(chances: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """`size` rows with replacement, row i in proportion to its weight; `chances` are the running sums of the weights."""
-    wanted = torch.rand(size, generator=generator, dtype=chances.dtype) * chances[-1]
-    return torch.searchsorted(chances, wanted, right=True).clamp_max(len(chances) - 1)
-
-
-def learn_confidence_before(
-    demos: Demonstrations, config: MethodConfig, generator: torch.Generator, horizon: int,
-) -> tuple[Cail, list[BilevelResult]]:
+def learn_confidence_offline(demos: Demonstrations, config: TrustConfig, generator: torch.Generator, horizon: int, *,
+                             steps: int | None = None) -> RewardModel:
     """Confidence from the demonstrations alone, without a policy or an environment; and with it a learned reward.
 
     Eq. 11 needs pairs of a policy to tell the demonstrations from. Before any policy exists the best guess at one is the
@@ -121,21 +111,30 @@ def learn_confidence_before(
     itself to order the ranked trajectories. Nothing adversarial moves meanwhile, which keeps the gradient of β steady.
 
     A demonstration that ended before the time limit `horizon` goes on waiting where it ended: where it got to, and how soon,
-    then counts as much as how it got there.
+    then counts as much as how it got there. `steps` in place of the settings' own: 0 where a checkpoint brings the result.
     """
-    data = padded(demo_batch(demos), steps_left(demos, horizon)) if config.absorbing else unpadded(demo_batch(demos))
+    c = config.offline_confidence
+    data = padded(demo_batch(demos), steps_left(demos, horizon))
     states = data.batch.state[:, :-1]
-    inner = Gail(states.shape[1] + 1, data.batch.action.shape[1], generator, hidden=config.discriminator.hidden)
+    inner = Gail(states.shape[1] + 1, data.batch.action.shape[1], generator, hidden=c.hidden)
     inner.state_scale.set(*unflagged_scale(states))
-    ranked = RankedTrajectories.of(demos, demos.ranked, config.ppo.gamma, config.outer.returns,
-                                   horizon=horizon if config.absorbing else 0)
-    if not config.absorbing:
-        ranked = replace(ranked, batch=unpadded(ranked.batch).batch)
-    cail = Cail(inner, make_confidence(demos, config.beta, generator), ranked, config.outer,
-                mu=config.before.mu, rate=config.before.rate)
+    ranked = RankedTrajectories.of(demos, demos.ranked, config.outer.gamma, config.outer.returns, horizon=horizon)
+    confidence = Confidence(demos, config.beta)
+    cail = Cail(inner, confidence, OuterLoss(inner, ranked, config.outer), Adam(c.learning_rate), mu=c.mu)
     history = []
-    for k in range(config.before.steps):
-        rows, others = (data.pool[draw(len(data.pool), config.before.batch, generator)] for _ in range(2))
+    for k in range(c.steps if steps is None else steps):
+        rows, others = (data.pool[draw(len(data.pool), c.batch_size, generator)] for _ in range(2))
         history.append(cail.step(data.origin[rows], data.batch.rows(rows), data.batch.rows(others),
-                                 gated=config.gate and k >= config.before.gate_after))
-    return cail, history
+                                 gate=0.0 if c.gate and k >= c.gate_after else None))
+    return RewardModel(cail, confidence, history)
+
+
+def draw(n: int, size: int, generator: torch.Generator) -> Tensor:
+    """`size` rows out of n, with replacement."""
+    return torch.randint(n, (size,), generator=generator)
+
+
+def draw_by(cum_weights: Tensor, size: int, generator: torch.Generator) -> Tensor:
+    """`size` rows with replacement, row i in proportion to its weight; `cum_weights` are the running sums of the weights."""
+    wanted = torch.rand(size, generator=generator, dtype=cum_weights.dtype) * cum_weights[-1]
+    return torch.searchsorted(cum_weights, wanted, right=True).clamp_max(len(cum_weights) - 1)

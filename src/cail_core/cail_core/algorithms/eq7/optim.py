@@ -6,11 +6,43 @@ Theorem 1's gate looks at θ_{τ+1} before it is taken; a refused step must leav
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 
-from cail_core.algorithms.eq7.bilevel import Parameters
+from cail_core.algorithms.eq7.gradient import Parameters
 from cail_core.rl.flat_adam import DECAY_MEAN, DECAY_SQUARE, TINY
+
+
+class Optimizer(Protocol):
+    """Turns a gradient into the next θ; what was proposed counts only once it is taken."""
+
+    def propose(self, theta: Parameters, grad: Parameters) -> Parameters: ...
+
+    def take(self) -> None: ...
+
+    def state(self) -> Parameters: ...
+
+    def restore(self, state: Parameters) -> None: ...
+
+
+@dataclass
+class Sgd:
+    """θ − μ ∇, as Eq. 7 and the theorems have it."""
+
+    rate: float
+
+    def propose(self, theta: Parameters, grad: Parameters) -> Parameters:
+        return {name: value - self.rate * grad[name] for name, value in theta.items()}
+
+    def take(self) -> None:
+        """Nothing is remembered."""
+
+    def state(self) -> Parameters:
+        return {}
+
+    def restore(self, state: Parameters) -> None:
+        """Nothing was remembered."""
 
 
 @dataclass
@@ -21,9 +53,9 @@ class Adam:
     _kept: Parameters = field(default_factory=dict)
     _proposed: Parameters = field(default_factory=dict)
 
-    def propose(self, theta: Parameters, slope: Parameters) -> Parameters:
+    def propose(self, theta: Parameters, grad: Parameters) -> Parameters:
         vector = torch.cat([value.flatten() for value in theta.values()])
-        g = torch.cat([slope[name].detach().flatten() for name in theta])
+        g = torch.cat([grad[name].detach().flatten() for name in theta])
         step = self._kept.get("step", torch.zeros((), dtype=torch.float64)) + 1
         mean = torch.lerp(self._kept.get("mean", torch.zeros_like(g)), g, 1 - DECAY_MEAN)
         square = torch.lerp(self._kept.get("square", torch.zeros_like(g)), g * g, 1 - DECAY_SQUARE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -10,6 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from cail_core.algorithms.batch import Batch, demo_batch
+from cail_core.algorithms.eq7.gradient import Parameters
+from cail_core.algorithms.settings import OuterConfig
 from cail_core.algorithms.trainers.absorbing import with_waiting
 from cail_core.demos.demonstrations import Demonstrations, Ints
 
@@ -61,8 +64,7 @@ class RankedTrajectories:
 
         With a `horizon` the states have the absorbing flag, and a trajectory that ended before it goes on waiting until then.
         """
-        rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
-        lengths = np.diff(demos.starts)[episodes]
+        rows, lengths = demos.rows_of(episodes), demos.lengths[episodes]
         step = np.concatenate([np.arange(n) for n in lengths])
         segment = np.repeat(np.arange(len(episodes)), lengths)
         weight = gamma**step
@@ -80,3 +82,25 @@ class RankedTrajectories:
         """η'_ξ = Σ_t γ^t R'(s_t, a_t) of each trajectory (or its mean per step), from the rewards of all their pairs."""
         total = torch.zeros(len(self.rank), dtype=reward.dtype)
         return total.index_add(0, self.segment, self.weight * reward)
+
+
+class Rewarding(Protocol):
+    """What has a learned reward R'_θ(s, a)."""
+
+    def reward(self, theta: Parameters, batch: Batch) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class OuterLoss:
+    """L_out(θ), Eq. 13: how badly the learned returns of the ranked trajectories disagree with their ranking."""
+
+    inner: Rewarding
+    ranked: RankedTrajectories
+    config: OuterConfig
+
+    def __call__(self, theta: Parameters) -> Tensor:
+        return ranking_loss(self.returns(theta) / self.config.temperature, self.ranked.rank, self.config.loss)
+
+    def returns(self, theta: Parameters) -> Tensor:
+        """η' of the ranked trajectories, best ranked first."""
+        return self.ranked.returns(self.inner.reward(theta, self.ranked.batch))

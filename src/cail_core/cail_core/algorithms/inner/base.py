@@ -8,7 +8,7 @@ from typing import Protocol
 from torch import Tensor, nn
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.eq7.bilevel import Parameters, Terms, weighted
+from cail_core.algorithms.eq7.gradient import Parameters, Terms, weighted
 
 
 class InnerLearner(Protocol):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.eq7.bilevel import Parameters, Terms
+from cail_core.algorithms.eq7.gradient import Parameters, Terms
 from cail_core.algorithms.inner.base import PairLearner
 from cail_core.rl.networks import TanhGaussianActor
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from cail_core.algorithms.batch import Batch, joined
-from cail_core.algorithms.eq7.bilevel import Parameters, Terms
+from cail_core.algorithms.eq7.gradient import Parameters, Terms
 from cail_core.algorithms.inner.base import PairLearner
 from cail_core.rl.networks import Standardise, mlp, relu_mlp
 

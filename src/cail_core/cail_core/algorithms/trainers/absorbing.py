@@ -64,12 +64,6 @@ def padded(batch: Batch, steps_left: Tensor) -> Padded:
     return Padded(with_waiting(batch), torch.cat([real, ended]), torch.cat([real, added.repeat_interleave(steps_left)]))
 
 
-def unpadded(batch: Batch) -> Padded:
-    """Without absorbing states: what has ended has ended, and the flag is always 0."""
-    rows, zero = torch.arange(len(batch.state)), torch.zeros_like(batch.terminated)
-    return Padded(batch._replace(state=_with(batch.state, zero), next_state=_with(batch.next_state, zero)), rows, rows)
-
-
 def tail(reward: Tensor, steps_left: Tensor, gamma: float) -> Tensor:
     """Σ_{k=1}^{n} γ^k r = r γ (1 − γ^n) / (1 − γ): the discounted reward of n steps of waiting, or n·r for γ = 1."""
     if gamma == 1.0:

@@ -22,10 +22,10 @@ ALONG = 0.9
 """Two paths are as near as this share of the points of each is to the other path: how they begin and end may differ."""
 
 
-def of_one_way(weight: Tensor, demos: Demonstrations, link: float) -> Tensor:
+def dominant_mode(weight: Tensor, demos: Demonstrations, distance: float) -> Tensor:
     """The weights of all pairs with mean 1, those of demonstrations that go another way than most of the weight 0.
 
-    Two demonstrations go the same way if they are no further apart than `link` times what a demonstration's nearest other one
+    Two demonstrations go the same way if they are no further apart than `distance` times what a demonstration's nearest other one
     is away in the median, or if others lead from one to the other in such steps.
     """
     by_episode = torch.stack([weight[a:b].sum() for a, b in zip(demos.starts[:-1], demos.starts[1:], strict=True)])
@@ -36,7 +36,7 @@ def of_one_way(weight: Tensor, demos: Demonstrations, link: float) -> Tensor:
         return weight
     apart = distances(demos, trusted)
     nearest = apart.clone().fill_diagonal_(torch.inf).min(1).values
-    way = components(apart <= link * nearest.median())
+    way = components(apart <= distance * nearest.median())
     total = torch.zeros(int(way.max()) + 1).index_add_(0, way, by_episode[trusted])
     kept = np.isin(np.arange(demos.episodes), trusted[(way == total.argmax()).numpy()])
     chosen = weight * torch.from_numpy(kept[demos.episode_of_pair])

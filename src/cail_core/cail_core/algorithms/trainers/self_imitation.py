@@ -1,4 +1,4 @@
-"""Practice: a cloned policy plays, and what it does well it clones too (`cail-hybrid`).
+"""Self-imitation: a cloned policy acts, and what it does well it clones too (`cail-hybrid`).
 
 The policy's own episodes are demonstrations of varying optimality like any others, and the reward that was learned together with
 the confidence judges them: an episode whose learned return, waiting where it ended included, comes up to that of the trusted
@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -25,15 +25,19 @@ from torch import Tensor
 from cail_core.algorithms.batch import Batch, demo_batch
 from cail_core.algorithms.eq7.cail import Cail, draw_by
 from cail_core.algorithms.eq7.outer import RankedTrajectories
-from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.registry import Training
+from cail_core.algorithms.settings import OuterConfig
+from cail_core.algorithms.trainers.base import Metrics, ema, mean_of
+from cail_core.algorithms.trainers.cloning import CloningLearner
 from cail_core.algorithms.trainers.corrective import displaced, mismeasured
-from cail_core.algorithms.trainers.learners import CloningLearner, Metrics, averaged, mean_of
+from cail_core.algorithms.trainers.trust import Trust
+from cail_core.config import setting
 from cail_core.demos.demonstrations import Demonstrations, Ints
 from cail_core.errors import BadInput
 from cail_core.policy import ACTION_BOUND
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.rl.rollout import Rollout, collect
-from cail_core.tasks.base import Array, BatchEnv, Practised, RepeatingEnv, Task
+from cail_core.tasks.base import Array, BatchEnv, Practised, RepeatingEnv
 from cail_core.tasks.variation import Paced
 
 SHORTEST, LONGEST = 0.75, 1.5
@@ -68,22 +72,58 @@ class Noisy:
         return self.gains
 
 
-class PracticeLearner(CloningLearner):
-    """First `clone` steps of cloning, then rounds: play, judge, clone. Its steps are those in the environment."""
+@dataclass(frozen=True)
+class SelfImitationConfig:
+    """Cloning one's own good episodes."""
 
-    def __init__(self, task: Task, demos: Demonstrations, config: MethodConfig, seed: int, generator: torch.Generator) -> None:
-        if config.confidence != "before":
-            raise BadInput(f"practice is judged by what was learned with the confidence: expected confidence: before, given "
-                           f"{config.confidence}")
-        super().__init__(demos, config, generator, task.spec.max_steps)
-        c = config.practice
+    RENAMED: ClassVar[dict[str, str]] = {
+        "noise": "noise_std", "spread": "per_env_noise", "gains": "action_gain_std", "of_better": "accept_top_fraction",
+        "standard": "accept_quantile", "rounds_kept": "replay_rounds", "share_kept": "replay_fraction",
+        "own_share": "self_batch_fraction"}
+
+    num_envs: int = setting(16, "environments", low=1)
+    steps_per_env: int = setting(450, "steps in each of them, in a round", low=1)
+    attempts: int = setting(1, "environments in a row that begin the same episodes, each with its own noise and gains: starts "
+                               "then count alike, and where no attempt is accepted it is tried again", low=1)
+    noise_std: float = setting(0.1, "std of the noise on actions, before squashing", low=1e-3)
+    per_env_noise: bool = setting(False, "noise grows over the environments, from none to twice `noise_std`: the policy that is "
+                                         "handed out acts without any")
+    action_gain_std: float = setting(0.0, "std of the log action gain per axis, drawn once per environment and round. Explores "
+                                          "without jitter", low=0.0, high=1.0)
+    accept: str = setting("top_group", "which own episodes are cloned, by their learned return. top_group: the better of the two "
+                                       "groups that a round's returns fall into; demo_quantile: those that reach the trusted "
+                                       "demonstrations", choices=("top_group", "demo_quantile"))
+    accept_top_fraction: float = setting(0.75, "top_group: the upper fraction of that group; the rest are slow or only look as "
+                                               "if they belonged to it", low=0.01, high=1.0)
+    accept_quantile: float = setting(0.3, "demo_quantile: the quantile of the trusted demonstrations, by weight, to reach",
+                                     low=0.0, high=1.0)
+    cloning_steps: int = setting(500, "gradient steps after each round", low=1)
+    replay_rounds: int = setting(8, "accepted episodes of this many last rounds are cloned", low=1)
+    replay_fraction: float = setting(0.0, "or of this last fraction of all rounds, if that is more: the longer it lasts, the "
+                                          "less a single round can change", low=0.0, high=1.0)
+    self_batch_fraction: float = setting(0.5, "of each batch, once there are accepted episodes", low=0.0, high=1.0)
+
+
+class SelfImitationLearner(CloningLearner):
+    """First `bc_warmup_steps` of cloning, then rounds: act, judge, clone. Its steps are those in the environment.
+
+    Its config has the sections `cloning` and `self_imitation`, and its trust a reward model, which judges the episodes.
+    """
+
+    def __init__(self, training: Training[Any], trust: Trust) -> None:
+        super().__init__(training, trust)
+        if trust.reward_model is None:
+            raise ValueError("self-imitation needs the reward that is learned with the confidence: expected offline_trust")
+        task, demos = training.task, training.demos
+        c: SelfImitationConfig = training.config.self_imitation
         if self.actor.log_std is not None:
-            self.actor.log_std.data.fill_(math.log(c.noise))
-        self._seed, self._horizon = seed, task.spec.max_steps
-        shown = learned_returns(self._judge, demos, config, self._horizon)
-        self._standard = accepted_from(shown, torch.as_tensor(demos.starts), self._weight, c.standard)
-        self._usual = usual_length(demos, self._weight)
-        self._own: list[tuple[Batch, Tensor, Tensor]] = []
+            self.actor.log_std.data.fill_(math.log(c.noise_std))
+        self._seed, self._horizon = training.seed, training.horizon
+        self._reward_model = trust.reward_model
+        shown = learned_returns(self._reward_model, demos, trust.outer, self._horizon)
+        self._threshold = weighted_quantile(shown, torch.as_tensor(demos.starts), trust.fixed_weight, c.accept_quantile)
+        self._median_length = median_length(demos, trust.fixed_weight)
+        self._self_buffer: list[tuple[Batch, Tensor, Tensor]] = []
         """The accepted pairs of the last rounds, B there, and what each counts."""
         self._rounds = 0
         played = task.stricter() if isinstance(task, Practised) else task
@@ -91,8 +131,8 @@ class PracticeLearner(CloningLearner):
         self._env: BatchEnv = played.make_env(c.num_envs)
         if c.attempts > 1 and not isinstance(self._env, RepeatingEnv):
             self._env.close()
-            raise BadInput(f"expected practice.attempts: 1, given {c.attempts}: the task '{task.spec.name}' cannot begin an "
-                           "episode twice")
+            raise BadInput(f"expected self_imitation.attempts: 1, given {c.attempts}: the task '{task.spec.name}' cannot begin "
+                           "an episode twice")
         self._observation: Array
         self._open: list[list[tuple[Array, ...]]]
         self._missed: dict[int, int] = {}
@@ -105,12 +145,12 @@ class PracticeLearner(CloningLearner):
         self._open = [[] for _ in range(self._env.num_envs)]
 
     def iterate(self) -> Metrics:
-        c = self.config.practice
+        c = self.config.self_imitation
         if self.done == 0:
-            self._clone(self.config.clone)
-        noise = deviations(c.noise, self._env.num_envs, c.spread)[:, None] * torch.randn(
+            self._clone(self.config.bc_warmup_steps)
+        noise = noise_stds(c.noise_std, self._env.num_envs, c.per_env_noise)[:, None] * torch.randn(
             (c.steps_per_env, self._env.num_envs, self.actor.action_dim), generator=self.generator)
-        gains = drawn_gains(c.gains, self._env.num_envs, self.actor.action_dim, self.generator)
+        gains = drawn_gains(c.action_gain_std, self._env.num_envs, self.actor.action_dim, self.generator)
         agenda = self._begin_alike()
         rollout = collect(self._env, self._observation, Noisy(self.actor, noise, gains), c.steps_per_env)
         self._observation = rollout.current
@@ -120,25 +160,25 @@ class PracticeLearner(CloningLearner):
         if episodes is not None:
             starts = np.array([agenda[i][k] for i, k in begun] if agenda else range(len(begun)))
             judged = at_pace(episodes, [self._pace(start) for start in starts.tolist()]) if agenda else episodes
-            returns = learned_returns(self._judge, judged, self.config, self._horizon)
-            good = (better(returns, c.of_better) if c.accept == "better" else returns >= self._standard).numpy()
-            good &= about(self._usual, np.diff(judged.starts))
+            returns = learned_returns(self._reward_model, judged, self.trust.outer, self._horizon)
+            good = (top_group(returns, c.accept_top_fraction) if c.accept == "top_group" else returns >= self._threshold).numpy()
+            good &= about(self._median_length, np.diff(judged.starts))
             if agenda:
                 self._missed = missed(self._missed, starts, good, c.attempts)
             share = float(good.mean())
             if good.any():
-                taken = only(episodes, np.flatnonzero(good))
+                taken = episodes.select(np.flatnonzero(good))
                 pairs = demo_batch(taken)
                 moves = torch.empty(0) if self._corrections is None else self._corrections.at(pairs)
-                self._own.append((pairs, moves, start_weights(taken, starts[good])))
+                self._self_buffer.append((pairs, moves, start_weights(taken, starts[good])))
         self._rounds += 1
-        self._own = self._own[-max(c.rounds_kept, math.ceil(c.share_kept * self._rounds)) :]
+        self._self_buffer = self._self_buffer[-max(c.replay_rounds, math.ceil(c.replay_fraction * self._rounds)) :]
         return self._clone(c.cloning_steps) | self._confidence_metrics() | self._watched | {"accepted_episodes": share}
 
     def _begin_alike(self) -> list[list[int]]:
         """Where episodes can be begun again: begin this round's, `attempts` environments in a row alike, every second time at a
         start that was missed before. The starts of each environment; none where every episode is another."""
-        c, env = self.config.practice, self._env
+        c, env = self.config.self_imitation, self._env
         if c.attempts == 1 or not isinstance(env, RepeatingEnv):
             return []
         groups = -(-env.num_envs // c.attempts)
@@ -152,26 +192,26 @@ class PracticeLearner(CloningLearner):
 
     def _clone(self, times: int) -> Metrics:
         """Cloning, with the policy's own accepted episodes for a share of each batch once there are any."""
-        c, practice = self.config.cloning, self.config.practice
-        size = round(practice.own_share * c.batch) if self._own else 0
+        c, fraction = self.config.cloning, self.config.self_imitation.self_batch_fraction
+        size = round(fraction * c.batch_size) if self._self_buffer else 0
         if size:
-            own = Batch(*(torch.cat(columns) for columns in zip(*(pairs for pairs, _, _ in self._own), strict=True)))
-            moves = torch.cat([moves for _, moves, _ in self._own])
-            chances = torch.cat([weights for _, _, weights in self._own]).double().cumsum(0)
+            own = Batch(*(torch.cat(columns) for columns in zip(*(pairs for pairs, _, _ in self._self_buffer), strict=True)))
+            moves = torch.cat([moves for _, moves, _ in self._self_buffer])
+            cum_weights = torch.cat([weights for _, _, weights in self._self_buffer]).double().cumsum(0)
         metrics = []
         for rows, demo in self._cloning_batches(times):
             weight = self._row_weights(rows)
             if size:
-                drawn = draw_by(chances, size, self.generator)
+                drawn = draw_by(cum_weights, size, self.generator)
                 pairs = own.rows(drawn)
-                if c.corrective:
-                    pairs = displaced(pairs, moves[drawn], c.corrective, c.back_over, self.generator)
+                if c.corrective_noise_steps:
+                    pairs = displaced(pairs, moves[drawn], c.corrective_noise_steps, c.corrective_horizon, self.generator)
                 pairs = mismeasured(pairs, self.errors, self.generator)
                 demo = Batch(*(torch.cat([a[size:], b]) for a, b in zip(demo, pairs, strict=True)))
                 weight = torch.cat([weight[size:], weight[size:].mean().expand(size)])
-            metrics.append({"inner_loss": self.cail.weighted_step(weight, demo, demo), "accepted": 1.0})
-            self._average = averaged(self._average, self.cail.theta, c.average)
-        self.cail.inner.load(self._average)
+            metrics.append({"inner_loss": self.inner_learner.weighted_step(weight, demo, demo), "accepted": 1.0})
+            self._average = ema(self._average, self.inner_learner.theta, c.ema_decay)
+        self.inner_learner.inner.load(self._average)
         return mean_of(metrics)
 
     def _ended(self, rollout: Rollout) -> tuple[Demonstrations | None, list[tuple[int, int]]]:
@@ -199,29 +239,29 @@ class PracticeLearner(CloningLearner):
                               np.array(terminated, bool), starts, np.zeros(len(done), np.int64)), begun
 
     def state(self) -> dict[str, Any]:
-        return super().state() | {"judge": self._judge.theta, "standard": self._standard, "rounds": self._rounds,
-                                  "missed": self._missed, "usual": self._usual,
-                                  "own": [[*pairs, moves, weights] for pairs, moves, weights in self._own]}
+        return super().state() | {"reward_model": self._reward_model.theta, "threshold": self._threshold,
+                                  "rounds": self._rounds, "missed": self._missed, "median_length": self._median_length,
+                                  "self_buffer": [[*pairs, moves, weights] for pairs, moves, weights in self._self_buffer]}
 
     def restore(self, state: dict[str, Any]) -> None:
         super().restore(state)
-        self._judge.theta, self._standard = dict(state["judge"]), state["standard"]
-        self._moves()
-        self._rounds, self._missed, self._usual = state["rounds"], state["missed"], state["usual"]
-        self._own = [(Batch(*columns[:-2]), columns[-2], columns[-1]) for columns in state["own"]]
+        self._reward_model.theta, self._threshold = dict(state["reward_model"]), state["threshold"]
+        self._jacobians()
+        self._rounds, self._missed, self._median_length = state["rounds"], state["missed"], state["median_length"]
+        self._self_buffer = [(Batch(*columns[:-2]), columns[-2], columns[-1]) for columns in state["self_buffer"]]
 
     def close(self) -> None:
         self._env.close()
 
 
-def deviations(noise: float, num_envs: int, spread: bool) -> Tensor:
+def noise_stds(noise: float, num_envs: int, per_env: bool) -> Tensor:
     """σ in each environment: everywhere the same, or evenly from none to twice as much."""
-    return torch.linspace(0.0, 2.0 * noise, num_envs) if spread and num_envs > 1 else torch.full((num_envs,), noise)
+    return torch.linspace(0.0, 2.0 * noise, num_envs) if per_env and num_envs > 1 else torch.full((num_envs,), noise)
 
 
-def drawn_gains(deviation: float, num_envs: int, actions: int, generator: torch.Generator) -> Tensor:
+def drawn_gains(std: float, num_envs: int, actions: int, generator: torch.Generator) -> Tensor:
     """Factors of the policy's axes in each environment, in pairs of one and its inverse: only what is chosen makes them drift."""
-    half = deviation * torch.randn(((num_envs + 1) // 2, actions), generator=generator)
+    half = std * torch.randn(((num_envs + 1) // 2, actions), generator=generator)
     return torch.exp(torch.stack([half, -half], dim=1).flatten(0, 1)[:num_envs])
 
 
@@ -245,14 +285,6 @@ def start_weights(episodes: Demonstrations, starts: Ints) -> Tensor:
     return torch.from_numpy(np.repeat(1.0 / accepted[place], np.diff(episodes.starts)).astype(np.float32))
 
 
-def only(demos: Demonstrations, episodes: Any) -> Demonstrations:
-    """Some of the episodes."""
-    rows = np.concatenate([np.arange(demos.starts[e], demos.starts[e + 1]) for e in episodes])
-    starts = np.cumsum([0, *np.diff(demos.starts)[episodes]])
-    return Demonstrations(demos.states[rows], demos.actions[rows], demos.next_states[rows], demos.terminated[rows], starts,
-                          np.zeros(len(episodes), np.int64))
-
-
 def at_pace(episodes: Demonstrations, paces: Sequence[float]) -> Demonstrations:
     """The episodes as they would have been at the trained pace: one that took twice as many steps is judged by every second."""
     rows, lengths = [], []
@@ -266,26 +298,21 @@ def at_pace(episodes: Demonstrations, paces: Sequence[float]) -> Demonstrations:
 
 
 @torch.no_grad()
-def learned_returns(judge: Cail, episodes: Demonstrations, config: MethodConfig, horizon: int) -> Tensor:
+def learned_returns(model: Cail, episodes: Demonstrations, outer: OuterConfig, horizon: int) -> Tensor:
     """η' of every episode, as the outer loss sees those that are ranked: waiting until the time limit included."""
-    every = np.arange(episodes.episodes)
-    trajectories = RankedTrajectories.of(episodes, every, config.ppo.gamma, config.outer.returns,
-                                         horizon=horizon if config.absorbing else 0)
-    batch = trajectories.batch
-    if not config.absorbing:
-        batch = batch._replace(state=torch.cat([batch.state, torch.zeros(len(batch.state), 1)], dim=1))
-    return trajectories.returns(judge.inner.reward(judge.theta, batch))
+    trajectories = RankedTrajectories.of(episodes, np.arange(episodes.episodes), outer.gamma, outer.returns, horizon=horizon)
+    return trajectories.returns(model.inner.reward(model.theta, trajectories.batch))
 
 
-def accepted_from(returns: Tensor, starts: Tensor, weight: Tensor, standard: float) -> float:
-    """The learned return that all but the share `standard` of the trusted weight comes up to."""
+def weighted_quantile(returns: Tensor, starts: Tensor, weight: Tensor, quantile: float) -> float:
+    """The quantile of the demonstrations' learned returns, each of them counting with the weight of its pairs."""
     by_episode = torch.stack([weight[a:b].sum() for a, b in pairwise(starts.tolist())])
     order = torch.argsort(returns)
     reached = torch.cumsum(by_episode[order], 0) / by_episode.sum()
-    return float(returns[order][int(torch.searchsorted(reached, torch.tensor(standard)).clamp_max(len(order) - 1))])
+    return float(returns[order][int(torch.searchsorted(reached, torch.tensor(quantile)).clamp_max(len(order) - 1))])
 
 
-def usual_length(demos: Demonstrations, weight: Tensor) -> int:
+def median_length(demos: Demonstrations, weight: Tensor) -> int:
     """Steps of the trusted demonstrations: half of the weight is on those that are no longer."""
     length = np.diff(demos.starts)
     by_episode = np.add.reduceat(weight.numpy(), demos.starts[:-1])
@@ -294,13 +321,13 @@ def usual_length(demos: Demonstrations, weight: Tensor) -> int:
     return int(length[order][half])
 
 
-def about(usual: int, lengths: Ints) -> NDArray[np.bool_]:
-    """Which episodes take about as long as usual."""
-    return (lengths >= SHORTEST * usual) & (lengths <= LONGEST * usual)
+def about(median: int, lengths: Ints) -> NDArray[np.bool_]:
+    """Which episodes take about as long as the trusted demonstrations."""
+    return (lengths >= SHORTEST * median) & (lengths <= LONGEST * median)
 
 
-def better(returns: Tensor, share: float) -> Tensor:
-    """The upper `share` of the better group, where `returns` fall apart into two.
+def top_group(returns: Tensor, fraction: float) -> Tensor:
+    """The upper `fraction` of the better group, where `returns` fall apart into two.
 
     The groups are those whose means explain most of the variance (Otsu), outliers drawn in to the outer tenths. The rest of the
     better group are the slow ones, and those that only look as if they belonged to it.
@@ -311,5 +338,5 @@ def better(returns: Tensor, share: float) -> Tensor:
     between = n * (len(ordered) - n) * (total[:-1] / n - (total[-1] - total[:-1]) / (len(ordered) - n)).square()
     size = int(between.argmax()) + 1 if len(ordered) > 1 else 1
     chosen = torch.zeros(len(returns), dtype=torch.bool)
-    chosen[returns.argsort(descending=True)[: math.ceil(share * size)]] = True
+    chosen[returns.argsort(descending=True)[: math.ceil(fraction * size)]] = True
     return chosen

@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -16,7 +17,8 @@ from cail_core.errors import MissingDependency, how_to_add
 from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 from cail_robot.robots.ur5e import kinematics
 from cail_robot.robots.ur5e.config import UR5eConfig
-from cail_robot.robots.ur5e.link import NO_COMMAND, Command, Link, Mode, State
+from cail_robot.robots.ur5e.link import NO_COMMAND, SAFETY_STOPS, Command, Link, Mode, State
+from cail_robot.safety.limits import Limits
 
 MODES = {
     Mode.CONNECTING: ArmMode.RECOVERING,
@@ -25,6 +27,8 @@ MODES = {
     Mode.BLOCKED: ArmMode.BLOCKED,
     Mode.FAULT: ArmMode.FAULT,
 }
+LOCKED = ("protective stop", "emergency stop", "the robot is not running")
+"""Faults whose end unlocks, powers on or releases brakes."""
 SILENT_S = 0.2
 """The RTDE loop publishes at least every 10 ms, but while it waits for ur_rtde."""
 RECOVERY_S = 90.0
@@ -50,9 +54,11 @@ class UR5eArm:
     joint_names = tuple(f"{name}_joint" for name in kinematics.JOINTS)
     period = 0.002
 
-    def __init__(self, config: UR5eConfig) -> None:
+    def __init__(self, config: UR5eConfig, *, simulated: bool = False, source: str = "") -> None:
+        """`simulated`: the box is one of this machine, which whoever started it knows; `source`: where the settings are from."""
         need_rtde()
-        self.config = config
+        self.config, self.simulated = config, simulated
+        self.settings_text = config.text(source)
         self.name = f"UR5e at {config.robot_ip}"
         self._link: Link | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -63,12 +69,17 @@ class UR5eArm:
         """The URDF: a UR5e with a two-finger gripper in simple shapes."""
         return urdf()
 
+    def limit_faults(self, limits: Limits) -> list[str]:
+        """Where limits of the filter contradict what the box is told."""
+        return self.config.limit_faults(limits)
+
     def connect(self) -> None:
         self.close()
         self._link = Link()
         self._send(NO_COMMAND._replace(time=time.monotonic()))
         settings = json.dumps(dataclasses.asdict(self.config))
-        command = [sys.executable, "-m", "cail_robot.robots.ur5e.loop", json.dumps(self._link.fds), settings, "", "0", "0"]
+        command = [sys.executable, "-m", "cail_robot.robots.ur5e.loop", json.dumps(self._link.fds), settings, "", "0", "0",
+                   str(os.getpid())]  # fmt: skip
         # A session of its own: Ctrl-C in the terminal is for the node, which ends the loop in order.
         self._process = subprocess.Popen(
             command, pass_fds=self._link.fds, start_new_session=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -111,6 +122,9 @@ class UR5eArm:
             gripper=state.gripper,
             mode=mode,
             faults=(state.text,) if state.text else (),
+            safety_stop=state.text in SAFETY_STOPS,
+            locked=mode is ArmMode.FAULT and state.text.startswith(LOCKED),
+            notes=(state.note,) if state.note else (),
             jacobian=kinematics.jacobian(state.q, self.config.tool_offset),
         )
 

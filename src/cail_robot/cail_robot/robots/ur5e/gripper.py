@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import socket
 import threading
@@ -11,6 +10,10 @@ from collections.abc import Callable
 
 from cail_robot.robots.ur5e.config import GripperConfig
 
+ACTIVE = 3
+"""A Robotiq's STA once it is activated."""
+ACTIVATE_S = 10.0
+FULLY = "which opens and closes its fingers"
 EVERY_S = 0.05
 RETRY_S = 1.0
 
@@ -21,16 +24,30 @@ class Robotiq:
     def __init__(self, host: str, config: GripperConfig) -> None:
         self._socket = socket.create_connection((host, config.port), timeout=1.0)
         self._file = self._socket.makefile("rb")
-        if self._get("STA") != 3:
-            self._set("ACT 1")
-            until = time.monotonic() + 10.0
-            while self._get("STA") != 3:
-                if time.monotonic() > until:
-                    raise OSError("the gripper does not activate")
-                time.sleep(EVERY_S)
-        self._set(f"SPE {config.speed} FOR {config.force} GTO 1")
+        self._config = config
+
+    @property
+    def note(self) -> str:
+        """What keeps it from moving. Activating opens and closes the fingers, so only a command to the gripper does it."""
+        if (fault := self._get("FLT")) > 0:
+            return f"the gripper is in fault {fault} (its manual): the next gripper command activates it anew, {FULLY}"
+        return "" if self._get("STA") == ACTIVE else f"the gripper is not activated: the next gripper command does it, {FULLY}"
+
+    def _activate(self) -> None:
+        self._set("ACT 0")  # one in fault takes a new activation only after this
+        time.sleep(EVERY_S)
+        self._set("ACT 1")
+        until = time.monotonic() + ACTIVATE_S
+        while self._get("STA") != ACTIVE:
+            if time.monotonic() > until:
+                raise OSError("the gripper does not activate")
+            time.sleep(EVERY_S)
 
     def move(self, opening: float) -> None:
+        if self.note:
+            self._activate()
+        config = self._config
+        self._set(f"SPE {config.speed} FOR {config.force}")
         self._set(f"POS {round(255 * (1.0 - opening))} GTO 1")
 
     def opening(self) -> float:
@@ -68,6 +85,8 @@ class DigitalOutput:
         self._config = config
         self._from, self._to, self._since = opening, opening, -math.inf
 
+    note = ""
+
     def move(self, opening: float) -> None:
         self._from, self._to, self._since = self.opening(), float(opening >= 0.5), time.monotonic()
         level, pin = (self._to < 0.5) == self._config.high_closes, self._config.output
@@ -89,7 +108,10 @@ class DigitalOutput:
 
 
 class GripperThread(threading.Thread):
-    """Keeps the gripper at the newest request and knows its opening; reconnects if it must, without moving anything."""
+    """Keeps the gripper at the newest request and knows its opening; reconnects if it must, without moving anything.
+
+    `text` is empty while the gripper does as it is told.
+    """
 
     def __init__(self, host: str, config: GripperConfig, request: Callable[[], tuple[float, int]], opening: float) -> None:
         """`request` gives the opening asked for and the count of requests so far; `opening` is believed until it is read."""
@@ -103,9 +125,12 @@ class GripperThread(threading.Thread):
 
     def run(self) -> None:
         while True:
-            with contextlib.suppress(Exception):
+            why = ""
+            try:
                 self._talk()
-            self.text = f"the {self._config.kind} gripper does not answer"
+            except Exception as fault:  # sockets, ur_rtde, a gripper that answers nonsense: it is said, and tried again
+                why = str(fault)
+            self.text = f"the {self._config.kind} gripper does not answer{f' ({why})' if why else ''}; its opening is not known"
             self.heard.set()
             self._done = self._request()[1]  # what was asked for meanwhile is not done later by surprise
             time.sleep(RETRY_S)
@@ -114,13 +139,12 @@ class GripperThread(threading.Thread):
         robotiq = self._config.kind == "robotiq"
         gripper = Robotiq(self._host, self._config) if robotiq else DigitalOutput(self._host, self._config, self.opening)
         try:
-            self.text = ""
             while True:
                 opening, count = self._request()
                 if count != self._done:
                     self._done = count
                     gripper.move(min(max(opening, 0.0), 1.0))
-                self.opening = gripper.opening()
+                self.opening, self.text = gripper.opening(), gripper.note
                 self.heard.set()
                 time.sleep(EVERY_S)
         finally:

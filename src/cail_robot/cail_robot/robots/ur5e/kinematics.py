@@ -20,6 +20,10 @@ JOINTS = ("shoulder_pan", "shoulder_lift", "elbow", "wrist_1", "wrist_2", "wrist
 JOINT_LIMIT = 2.0 * math.pi
 """Every joint turns this far either way."""
 JOINT_SPEED_LIMIT = math.pi
+"""rad/s of every joint, data sheet of the UR5e: 180 °/s."""
+JOINT_DECELERATION = (13.1, 6.0, 19.5, 19.5, 19.5, 19.5)
+"""rad/s², from published stops of category 0 from 183 °/s, fully stretched, with 5 kg: 244, 530 and 164 ms of base, shoulder and
+elbow (UR5, user manual 3.4.5, appendix A.1; the UR5e's manual has graphs only). The wrists': not published, as the elbow."""
 HOME = (0.0, -math.pi / 2, -math.pi / 2, -math.pi / 2, math.pi / 2, 0.0)
 """Upper arm upright, forearm level, tool pointing down."""
 

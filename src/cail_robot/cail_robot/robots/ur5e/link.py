@@ -15,11 +15,24 @@ from typing import NamedTuple
 
 _COUNTER = struct.Struct("=q")
 _COMMAND = struct.Struct("=d6ddqq?")
-_STATE = struct.Struct("=dd6d6d6d6ddiqqqqd?512s")
+_STATE = struct.Struct("=dd6d6d6d6ddiqqqqd?512s192s")
 _COMMAND_AT = 8
 _STATE_AT = 256
 _SIZE = _STATE_AT + _STATE.size
 _TRIES = 1000
+
+
+SAFETY_TEXTS = (
+    (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then unlock"),
+    (1 << 9, "safety fault: see the pendant"),
+    (1 << 8, "safety violation: see the pendant"),
+    (1 << 2, "protective stop: look for its cause, then unlock"),
+    (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
+    (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
+    (1 << 10, "stopped by the safety system (enabling device, safeguard of automatic mode): see the pendant, then clear_fault"),
+)
+"""Bits of the box's safety status, and what they say to people."""
+SAFETY_STOPS = frozenset(text for _, text in SAFETY_TEXTS)
 
 
 class Mode(enum.IntEnum):
@@ -71,6 +84,8 @@ class State(NamedTuple):
     longest_period_s: float
     realtime: bool
     text: str
+    note: str = ""
+    """Of the gripper."""
 
 
 NO_COMMAND = Command(0.0, (0.0,) * 6, float("nan"), 0, 0, False)
@@ -103,14 +118,15 @@ class Link:
 
     def publish(self, state: State) -> None:
         flat = (*state[:2], *state.q, *state.qd, *state.pose, *state.twist, state.gripper, int(state.mode), *state[8:14])
-        self._write(_STATE_AT - 8, _STATE_AT, _STATE.pack(*flat, state.text.encode()[:512]))
+        self._write(_STATE_AT - 8, _STATE_AT, _STATE.pack(*flat, state.text.encode()[:512], state.note.encode()[:192]))
 
     def state(self) -> State:
         v = _STATE.unpack(self._read(_STATE_AT - 8, _STATE_AT, _STATE.size))
-        text = v[34].rstrip(b"\0").decode("utf-8", "replace")
+        text, note = (v[i].rstrip(b"\0").decode("utf-8", "replace") for i in (34, 35))
         return State(
-            v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], v[33], text
-        )
+            v[0], v[1], v[2:8], v[8:14], v[14:20], v[20:26], v[26], Mode(v[27]), v[28], v[29], v[30], v[31], v[32], v[33], text,
+            note,
+        )  # fmt: skip
 
     def _write(self, counter_at: int, at: int, data: bytes) -> None:
         (count,) = _COUNTER.unpack_from(self._memory, counter_at)

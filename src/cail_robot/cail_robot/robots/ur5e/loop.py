@@ -17,6 +17,7 @@ import math
 import os
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from cail_robot.control.realtime import realtime
 from cail_robot.robots.ur5e.config import UR5eConfig
 from cail_robot.robots.ur5e.dashboard import Dashboard, DashboardError
 from cail_robot.robots.ur5e.gripper import GripperThread
-from cail_robot.robots.ur5e.link import Command, Link, Mode, State
+from cail_robot.robots.ur5e.link import SAFETY_TEXTS, Command, Link, Mode, State
 
 PERIOD_S = 0.002
 LONGEST_PERIOD_S = 0.0025
@@ -41,21 +42,17 @@ STILL = (0.0,) * 6
 UNLOCK_AFTER_S = 5.2
 """The box refuses earlier than 5 s after a protective stop."""
 POWER_UP_S = 30.0
+FOREIGN_S = 0.5
+"""A program that still runs after this is somebody else's."""
+REMOTE_SILENT_S = 2.0
 REMOTE_EVERY_S = 0.25
 GRIPPER_S = 1.0
 """The first state waits this long for a gripper to tell its opening."""
 FOLLOW_S = 0.3
 """A commanded tool that does not move for this long is a fault: speedL may succeed while nothing happens."""
-FOLLOW_SPEED = 0.02
+FOLLOW_SPEEDS = (0.005, 0.02)
+"""m/s and rad/s; slower commands are not looked after."""
 
-SAFETY_TEXTS = (
-    (1 << 7 | 1 << 6 | 1 << 5, "emergency stop: make the cell safe, release the button, then clear_fault"),
-    (1 << 9, "safety fault: see the pendant"),
-    (1 << 8, "safety violation: see the pendant"),
-    (1 << 2, "protective stop: look for its cause, then clear_fault"),
-    (1 << 4, "safeguard stop: close the safeguard, then clear_fault"),
-    (1 << 3, "recovery mode: move the arm back within its limits at the pendant"),
-)
 REMOTE_OFF = "remote control is off: switch the pendant to remote control, then clear_fault"
 
 EXIT_LINK, EXIT_SETUP = 4, 5
@@ -66,10 +63,10 @@ class Fault(Exception):
 
 
 class Loop:
-    def __init__(self, link: Link, config: UR5eConfig, fault: str, fault_at: float, recovered: int) -> None:
+    def __init__(self, link: Link, config: UR5eConfig, fault: str, fault_at: float, recovered: int, parent: int) -> None:
         self.link, self.config = link, config
         self.fault, self.fault_at, self.recovered = fault, fault_at, recovered
-        self.parent = os.getppid()
+        self.parent = parent  # told: if the node was killed meanwhile, getppid() is somebody else
         self.realtime = realtime(config.realtime_priority)
         self.receive: Any = None
         self.control: Any = None
@@ -114,10 +111,11 @@ class Loop:
             self.seen += 1
         elif now - self.stamp_at > self.config.link_timeout_s:
             self.leave(f"no state from {self.config.robot_ip} for {self.config.link_timeout_s:g} s: the link is dead")
-        gripper = self.gripper.opening if self.gripper is not None else 1.0
+        gripper, note = (self.gripper.opening, self.gripper.text) if self.gripper is not None else (1.0, "")
         self.last = State(
             now, stamp, receive.getActualQ(), receive.getActualQd(), receive.getActualTCPPose(), receive.getActualTCPSpeed(),
             gripper, self.mode, self.recovered, self.sent, self.seen, self.late, self.longest_s, self.realtime, self.text,
+            note,
         )  # fmt: skip
         self.link.publish(self.last)
         return self.last
@@ -138,7 +136,7 @@ class Loop:
                 return text
         mode = self.receive.getRobotMode()
         if mode != RUNNING:
-            return f"the robot is not running (mode {mode}): clear_fault powers it on and releases the brakes"
+            return f"the robot is not running (mode {mode}): unlock powers it on and releases the brakes"
         return ""
 
     def slowed(self) -> str:
@@ -163,18 +161,31 @@ class Loop:
                 try:
                     if not first:
                         self._recover()
+                    elif self._occupied():
+                        raise Fault("another program runs on the box: end it at the pendant; clear_fault ends it")
                     self.take_control()
                     self.drive()
                 except Fault as fault:
                     self._give_up(str(fault))
             time.sleep(WATCH_PERIOD_S)
 
+    def _occupied(self) -> bool:
+        """Whether somebody's program runs; one that a killed loop left is stopped by its watchdog in this time."""
+        until = time.monotonic() + FOREIGN_S
+        while self.receive.getRuntimeState() == PLAYING:
+            if time.monotonic() > until:
+                return True
+            self.look()
+            self._end_if_asked(self.link.command())
+            time.sleep(WATCH_PERIOD_S)
+        return False
+
     def _recover(self) -> None:
         """What a person asked for by clear_fault: unlock, power, brakes."""
         self.mode, self.text = Mode.RECOVERING, "recovering"
         bits = self.receive.getSafetyStatusBits()
         for mask, text in SAFETY_TEXTS:
-            if bits & mask and mask != 1 << 2:
+            if bits & mask and mask != 1 << 2 and not (mask == 1 << 10 and bits & 1 << 2):  # set beside a protective stop too
                 raise Fault(text)
         dashboard = self._dashboard()
         try:
@@ -292,7 +303,8 @@ class Loop:
                 raise Fault("speedL is refused; clear_fault starts the program again")
             if now - asked_remote > REMOTE_EVERY_S:
                 asked_remote = now
-                remote.ask()
+                if not remote.ask(now):
+                    raise Fault("the Dashboard server is silent, so remote control may be off; clear_fault asks again")
             if self.mode is Mode.READY:
                 if (text := self.slowed() or remote.text) != "":
                     self._hold(Mode.BLOCKED, text)
@@ -311,9 +323,12 @@ class Loop:
         self.mode, self.text = mode, text
 
     def _check_follows(self, twist: tuple[float, ...], now: float) -> None:
-        asked = math.hypot(*twist[:3]) * self.receive.getTargetSpeedFraction()
-        moved = math.hypot(*self.last.twist[:3])
-        if asked < FOLLOW_SPEED or moved > 0.2 * asked:
+        fraction = self.receive.getTargetSpeedFraction()
+        lags = False
+        for part, least in zip((slice(0, 3), slice(3, 6)), FOLLOW_SPEEDS, strict=True):
+            asked, moved = math.hypot(*twist[part]) * fraction, math.hypot(*self.last.twist[part])
+            lags = lags or (asked >= least and moved <= 0.2 * asked)
+        if not lags:
             self.moved_at = now
         elif now - self.moved_at > FOLLOW_S:
             raise Fault("the arm does not follow its commands; clear_fault starts the program again")
@@ -349,6 +364,7 @@ class Loop:
             text,
             str(self.fault_at),
             str(self.recovered),
+            str(self.parent),
         ]
         for name in os.listdir("/proc/self/fd"):  # ur_rtde's sockets would stay open
             if int(name) > 2 and int(name) not in self.link.fds:
@@ -363,30 +379,38 @@ class RemoteWatch:
     def __init__(self, host: str) -> None:
         self.text = ""
         self._dashboard: Dashboard | None = None
+        self._answered = time.monotonic()
         with contextlib.suppress(DashboardError):
             self._dashboard = Dashboard(host)
             self._dashboard.set_waiting(False)
 
-    def ask(self) -> None:
-        """Send the question again, and take the answer to the one before."""
-        if self._dashboard is not None:
-            answer = self._dashboard.poll("is in remote control")
-            self.text = REMOTE_OFF if answer == "false" else "" if answer == "true" else self.text
+    def ask(self, now: float) -> bool:
+        """Send the question again, and take the answer to the one before; False where none has come for long."""
+        if self._dashboard is None:
+            return False
+        if answer := self._dashboard.poll("is in remote control"):
+            self._answered = now
+        self.text = REMOTE_OFF if answer == "false" else "" if answer == "true" else self.text
+        return now - self._answered < REMOTE_SILENT_S
 
 
 def _send_at_once() -> None:
     """Switch Nagle's algorithm off in ur_rtde's sockets: with it a command may wait 2 ms for an acknowledgement."""
     for name in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(int(name))) as shared:
-            shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                with socket.socket(fileno=os.dup(int(name))) as shared:
+                    shared.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def main(argv: list[str]) -> None:
-    fds, settings, fault, fault_at, recovered = argv
+    fds, settings, fault, fault_at, recovered, parent = argv
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the node, which ends this process in order
     link = Link(tuple(json.loads(fds)))
     config = build(UR5eConfig, json.loads(settings), "the UR5e's settings")
-    loop = Loop(link, config, fault, float(fault_at), int(recovered))
+    loop = Loop(link, config, fault, float(fault_at), int(recovered), int(parent))
+    if os.getppid() != loop.parent:
+        os._exit(0)
     try:
         loop.connect()
     except ImportError:
