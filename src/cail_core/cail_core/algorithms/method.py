@@ -76,7 +76,7 @@ def _checked(path: Path, values: Any) -> dict[str, Any]:
 
 def learning_file(task: str) -> Path | None:
     """`<task>-learning.yaml`, among the installed configs or beside the code of a task from another package."""
-    name = f"{task}-learning"
+    name = f"{'own' if ':' in task else task}-learning"  # gym:ID and data:NAME, which no package brings
     if (installed := installed_config(name)) is not None:
         return installed
     for entry in entry_points(group="cail.tasks"):

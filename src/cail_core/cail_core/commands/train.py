@@ -12,7 +12,7 @@ from cail_core.cli import whole_number
 from cail_core.errors import BadInput
 from cail_core.layers import add_settings_arguments
 from cail_core.report.make import EPISODES, report_after_training
-from cail_core.tasks import get_task
+from cail_core.tasks import Task, get_task
 
 
 def register(subparsers: Any) -> None:
@@ -32,7 +32,8 @@ def register(subparsers: Any) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What to train, on what, and where it goes."""
-    parser.add_argument("--task")
+    parser.add_argument("--task", help="an installed task, or gym:[MODULE:]ID for a Gymnasium environment (default: what the "
+                                       "demonstrations say; without an environment, methods that need none)")
     parser.add_argument("--demos", type=Path, metavar="D", help="folder with demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
     parser.add_argument("--seed", type=whole_number, default=0, help="the same seed gives the same run; default: 0")
@@ -50,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if args.show_config:
         from cail_core.algorithms.method import method_settings
 
-        settings = method_settings(args.method, args.task or "", args.config, args.set)
+        task = args.task or ("" if args.demos is None else _task(args).spec.name)
+        settings = method_settings(args.method, task, args.config, args.set)
         in_place = "" if args.steps is None else f"# --steps: {args.steps} in place of the steps below\n"
         print(in_place + settings.text())
         return 0
@@ -66,14 +68,24 @@ def train_as_asked(args: argparse.Namespace, *, show: bool = False, stop: Callab
     import torch  # here, so that the other commands start at once
 
     from cail_core.algorithms.method import method_settings
+    from cail_core.algorithms.registry import get_method
     from cail_core.demos.dataset import DemoDataset
     from cail_core.training import train
 
-    if missing := [f"--{name}" for name in ("task", "demos", "out") if getattr(args, name) is None]:
+    if missing := [f"--{name}" for name in ("demos", "out") if getattr(args, name) is None]:
         raise BadInput(f"the following arguments are required: {', '.join(missing)}")
-    config = method_settings(args.method, args.task, args.config, args.set).config
-    task = get_task(args.task)
+    get_method(args.method)  # an unknown one is said before anything is read
+    task = _task(args)
+    config = method_settings(args.method, task.spec.name, args.config, args.set).config
     demos = DemoDataset(args.demos).demonstrations()
     torch.set_num_threads(1)  # the networks are small: more threads cost more than they bring, and change the last bits
     train(task, demos, args.method, config, seed=args.seed, out=args.out, steps=args.steps, demos_name=args.demos.name,
           demos_folder=args.demos, show=show, watch=watch, stop=stop)
+
+
+def _task(args: argparse.Namespace) -> Task:
+    """The one asked for, else the one that the demonstrations are of."""
+    from cail_core.demos.dataset import DemoDataset
+    from cail_core.tasks.from_dataset import task_of
+
+    return get_task(args.task) if args.task else task_of(DemoDataset(args.demos))

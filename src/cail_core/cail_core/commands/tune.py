@@ -18,7 +18,7 @@ def register(subparsers: Any) -> None:
         description="Search α, μ and the learning rate of the confidence with Optuna. Settings are scored by how well the "
         "learned confidence orders ranked episodes held out from training; true returns never take part. The search starts "
         "from the settings of the method and the task, and FILE.yaml holds only what differs from them.")
-    parser.add_argument("--task", required=True)
+    parser.add_argument("--task", help="as for `cail train` (default: what the demonstrations say)")
     parser.add_argument("--demos", type=Path, required=True, metavar="D", help="folder with ranked demonstrations")
     parser.add_argument("--method", default="cail", help="default: cail")
     parser.add_argument("--trials", type=int, default=30, help="default: 30")
@@ -38,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
     from cail_core.algorithms.method import method_settings
     from cail_core.demos.dataset import DemoDataset
+    from cail_core.tasks.from_dataset import task_of
+    from cail_core.tasks.scaling import Scaling
     from cail_core.training.engines import RayEngine
     from cail_core.training.tune import here, tune, write_config
 
@@ -47,9 +49,11 @@ def run(args: argparse.Namespace) -> int:
         raise BadInput(f"{args.out} exists; choose another --out")
     if args.address is not None and args.engine != "ray":
         raise BadInput(f"expected --address with --engine ray, given --engine {args.engine}; add --engine ray")
-    settings = method_settings(args.method, args.task, args.config, args.set)
-    task = get_task(args.task)
-    demos = DemoDataset(args.demos).demonstrations()
+    dataset = DemoDataset(args.demos)
+    task = get_task(args.task) if args.task else task_of(dataset)
+    settings = method_settings(args.method, task.spec.name, args.config, args.set)
+    recorded = dataset.demonstrations()
+    demos = Scaling.of(task.spec, recorded).demos(recorded)
     torch.set_num_threads(1)
     engine = RayEngine(args.address) if args.engine == "ray" else None
     at_once = args.at_once if args.at_once is not None else 8 if engine else 1
@@ -59,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         if engine:
             engine.close()
-    write_config(found, args.out, f"what `cail tune` found for {args.method} on {args.task}; for `cail train --config`",
+    write_config(found, args.out, f"what `cail tune` found for {args.method} on {task.spec.name}; for `cail train --config`",
                  settings.differing(FILE, SET))
     beta, offline = found.config.beta, found.config.offline_confidence
     print(f"held-out pairs in order: {100 * found.before:.0f}% before, {100 * found.after:.0f}% with\n"

@@ -7,8 +7,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import torch
 import yaml
 
 from cail_core import __version__, durable
+from cail_core.algorithms import method_names
 from cail_core.algorithms.eq7.confidence import segment_mean
 from cail_core.algorithms.registry import get_method
 from cail_core.algorithms.settings import MethodConfig
@@ -31,7 +32,8 @@ from cail_core.evaluation import Evaluation, evaluate
 from cail_core.guard import Guard
 from cail_core.layers import flat
 from cail_core.policy import Mode, network_of, save_policy
-from cail_core.tasks.base import Practised, Task
+from cail_core.tasks.base import GYM, Practised, Task, task_names
+from cail_core.tasks.scaling import Scaling
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
@@ -54,7 +56,7 @@ class TrainingDiverged(CailError):
 
 @dataclass(frozen=True)
 class Run:
-    """What is trained, on what, how, and where it goes."""
+    """What is trained, on what, how, and where it goes. Task and demonstrations are as the learner sees them (`scaling`)."""
 
     task: Task
     demos: Demonstrations
@@ -65,12 +67,15 @@ class Run:
     out: Path
     demos_name: str = ""
     demos_folder: Path | None = None
+    scaling: Scaling | None = None
+    digest: str = ""
+    """Of the demonstrations as they were recorded."""
 
     def about(self) -> dict[str, Any]:
         """What must not change between a run and its continuation."""
         settings = json.loads(json.dumps(to_dict(self.config)))  # as it reads when it comes back: a tuple is a list
         return {"version": __version__, "task": self.task.spec.name, "method": self.method, "seed": self.seed,
-                "demonstrations": self.demos.digest(), "settings": settings}
+                "demonstrations": self.digest or self.demos.digest(), "settings": settings}
 
 
 def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
@@ -82,10 +87,14 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     of every iteration; `stop` is asked at every checkpoint whether to leave there, for the same call to go on later.
     """
     run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name, demos_folder)
-    check(run)
+    faults = unfit(task, demos)
+    if not faults:
+        scaling = Scaling.of(task.spec, demos)
+        run = replace(run, task=scaling.task(task), demos=scaling.demos(demos), scaling=scaling, digest=demos.digest())
+    check(run, faults)
     state = _begin(run)
     with durable.locked(out):
-        learner = make_learner(method, task, demos, config, seed, resumed=state is not None)
+        learner = make_learner(method, run.task, run.demos, config, seed, resumed=state is not None)
         try:
             _loop(run, learner, state, show, watch, stop)
         finally:
@@ -93,17 +102,32 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     return out
 
 
-def check(run: Run) -> None:
-    """Refuse, all at once, demonstrations that do not fit the task or the method."""
-    spec, demos = run.task.spec, run.demos
+def unfit(task: Task, demos: Demonstrations) -> list[str]:
+    """In what the demonstrations are not the task's, or hold what is no number."""
+    spec = task.spec
     faults = [f"{column.shape[1]} {what} per frame, the task '{spec.name}' has {len(names)} ({', '.join(names)})"
               for what, column, names in (("observations", demos.states, spec.observation_names),
                                           ("actions", demos.actions, spec.action_names)) if column.shape[1] != len(names)]
     for what, column in (("observations", demos.states), ("actions", demos.actions), ("final observations", demos.next_states)):
         if not np.isfinite(column).all():
             faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
+    return faults
+
+
+def check(run: Run, unfit: Sequence[str] = ()) -> None:
+    """Refuse, all at once, demonstrations that do not fit the task (`unfit`) or the method."""
+    spec, demos, faults = run.task.spec, run.demos, list(unfit)
     if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
-        faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
+        reached = float(np.abs(demos.actions).max())
+        faults.append(f"actions reach {reached:g}, expected them in [-1, 1]" if not spec.action_low else
+                      f"actions reach {reached:g} times their bounds in '{spec.name}': {spec.action_scale}")
+    if not spec.has_environment and not get_method(run.method).offline:
+        faults.append(f"'{run.method}' acts while it learns, and these demonstrations bring no environment: name one with --task "
+                      f"({GYM}:[MODULE:]ID, {', '.join(task_names())}), or take a method that learns from recordings alone "
+                      f"({', '.join(name for name in method_names() if get_method(name).offline)})")
+    elif not spec.has_environment and run.config.checkpoint_selection == "best":
+        faults.append("checkpoint_selection: best plays episodes to choose by, and these demonstrations bring no environment; "
+                      "set checkpoint_selection: last")
     if get_method(run.method).needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
         faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
                       "`cail demos rank` ranks some")
@@ -221,11 +245,13 @@ def _save_policy(run: Run, learner: Learner) -> None:
     confidence = learner.confidence()
     guard = Guard.fit(run.demos.states, confidence.numpy(), run.demos.episode_of_pair, run.seed)
     another_way = passed_over(run.demos, confidence, learner.weight())
+    scaling = run.scaling or Scaling(run.task.spec)
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
                  **({ANOTHER_WAY: another_way} if another_way else {}), "seed": run.seed, "steps": learner.done,
                  "fastest_action": _fastest(run.demos), "cail": __version__},
-                guard=guard, robot=run.demos.robot, card_text=_trusted(run.demos, confidence, another_way))
+                guard=scaling.guard(guard), robot=run.demos.robot, card_text=_trusted(run.demos, confidence, another_way),
+                network=scaling.network(network_of(learner.actor)))
 
 
 def _fastest(demos: Demonstrations) -> float:

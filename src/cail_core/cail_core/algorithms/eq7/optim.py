@@ -62,8 +62,7 @@ class Adam:
         self._proposed = {"step": step, "mean": mean, "square": square}
         deviation = (square / (1 - DECAY_SQUARE ** float(step))).sqrt() + TINY
         vector = vector - self.rate / (1 - DECAY_MEAN ** float(step)) * mean / deviation
-        parts = torch.split(vector, [value.numel() for value in theta.values()])
-        return {name: part.view_as(value) for (name, value), part in zip(theta.items(), parts, strict=True)}
+        return _cut(vector, theta)
 
     def take(self) -> None:
         self._kept = self._proposed
@@ -73,3 +72,14 @@ class Adam:
 
     def restore(self, state: Parameters) -> None:
         self._kept = dict(state)
+
+
+def as_one_vector(theta: Parameters) -> Parameters:
+    """The parameters as `Adam.propose` gives them, one after the other in memory. Where they lie decides the last bits of some
+    products (those with a single action), so that a resumed run needs them there too."""
+    return _cut(torch.cat([value.flatten() for value in theta.values()]), theta)
+
+
+def _cut(vector: torch.Tensor, like: Parameters) -> Parameters:
+    parts = torch.split(vector, [value.numel() for value in like.values()])
+    return {name: part.view_as(value) for (name, value), part in zip(like.items(), parts, strict=True)}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from cail_core.algorithms.batch import Batch
 from cail_core.algorithms.eq7.gradient import Loss, backward, requires_grad_copy
-from cail_core.algorithms.eq7.optim import Optimizer
+from cail_core.algorithms.eq7.optim import Optimizer, as_one_vector
 from cail_core.algorithms.inner.base import InnerLearner
 
 
@@ -39,5 +39,5 @@ class WeightedInnerLearner:
         return {"theta": self.theta, "optimizer": self._optimizer.state()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.theta = dict(state["theta"])
+        self.theta = as_one_vector(state["theta"])
         self._optimizer.restore(state["optimizer"])
