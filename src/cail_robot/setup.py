@@ -15,7 +15,7 @@ def files(pattern: str) -> list[str]:
 
 setup(
     name=package_name,
-    version="0.1.0",
+    version="0.2.0",
     packages=find_packages(exclude=["test"]),
     package_data={package_name: ["py.typed", "ros/*.xml", "data/*"]},
     data_files=[

@@ -4,7 +4,7 @@ package_name = "cail_sim"
 
 setup(
     name=package_name,
-    version="0.1.0",
+    version="0.2.0",
     packages=find_packages(exclude=["test"]),
     package_data={package_name: ["py.typed", "data/*/*/*"]},
     data_files=[

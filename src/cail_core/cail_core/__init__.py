@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cail_core.api import evaluate, load_demos, load_policy, train
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["__version__", "evaluate", "load_demos", "load_policy", "train"]
 
 
