@@ -8,7 +8,7 @@ JOBS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ "$$n" -
 
 # Test files without training, processes that play, or a clock: data, learning rules, limits and control, launch and container files.
 CHECK := absorbing bilevel cli conditions config control dataset docker drivers edit formats guard launch_words networks outer \
-  pick_place_avoid policy ranking rollout safety selection sorting teleop ur5e_kinematics variation ways
+  pick_place_avoid policy ranking rollout safety sorting teleop ur5e_kinematics variation demo_modes
 
 # .venv brings its own ROS: what the caller's shell says of another Python or another ROS would mix the two.
 unexport PYTHONPATH PYTHONHOME VIRTUAL_ENV PIP_USER PIP_TARGET PIP_PREFIX

@@ -41,7 +41,8 @@ def test_too_few_snapshots_is_a_clear_error():
 
 @pytest.mark.parametrize("method", ["sac", "ppo"])
 def test_oracle_run_gives_demonstrators(tmp_path: Path, method: str):
-    task, recipe = PointMass(), Recipe(method, 1600 if method == "sac" else 10_000, {"early": -50.0}, look_episodes=4)
+    steps, settings = (1600, "sac") if method == "sac" else (10_000, "")
+    task, recipe = PointMass(), Recipe(method, steps, {"early": -50.0}, look_episodes=4, settings=settings)
     found = list(train_oracle(task, recipe, seed=0))
     assert found[-1].steps == recipe.steps
     assert found[0].actor is not found[-1].actor

@@ -83,7 +83,7 @@ def test_nothing_is_trained_where_the_settings_are_shown(tmp_path: Path) -> None
 
 def test_what_is_missing_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--method", "bc"]) == 2
-    assert capsys.readouterr().err == "cail: the following arguments are required: --task, --demos, --out\n"
+    assert capsys.readouterr().err == "cail: the following arguments are required: --demos, --out\n"
 
 
 def test_a_run_with_the_file_that_tuning_wrote_keeps_the_task_s_settings(tmp_path: Path) -> None:
