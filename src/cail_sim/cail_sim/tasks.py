@@ -28,6 +28,7 @@ from cail_robot.limits import Limits
 from cail_sim.arm import PANDA, ArmModel
 from cail_sim.demonstrators import demonstrator
 from cail_sim.env import PickPlaceAvoidEnv, drawn_conditions
+from cail_sim.lapses import lapse_mixes
 from cail_sim.vector import Batch, LocalEnv, WorkerEnv
 from cail_sim.world import WorldConfig
 
@@ -154,7 +155,8 @@ class Panda:
 
     def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
         c, made = self.config, self.demonstrators()
-        return {mix: [(made[name], share) for name, share in shares.items()] for mix, shares in c.mixes.items()}
+        mixes = {mix: [(made[name], share) for name, share in shares.items()] for mix, shares in c.mixes.items()}
+        return {**mixes, **lapse_mixes(made, c.task, c.limits.max_linear_speed, explicit_gripper=c.explicit_gripper)}
 
 
 class PandaCarry(Panda):
