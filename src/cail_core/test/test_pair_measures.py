@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from cail_core.benchmarks.pair_measures import auc, auc_within, effective_share, measured, share_on_bad
+from cail_core.benchmarks.told import told
+from cail_core.demos.demonstrations import Demonstrations
+from cail_core.errors import BadInput
 
 BAD = np.array([False, True, False, True, False, False, True, True, False])
 SCORE = np.array([0.9, 0.1, 0.5, 0.6, 1.0, 2.0, 0.0, 1.5, 3.0])
@@ -43,3 +46,18 @@ def test_all_are_reported_together_and_by_demonstrator() -> None:
     found = measured(SCORE, np.ones(9), BAD, STARTS, ["a", "b", "a"])
     assert found == {"auc_within": 0.875, "bad_share": round(4 / 9, 4), "bad_share_of_data": round(4 / 9, 4),
                      "effective_share": 1.0, "auc": {"a": 0.875}}
+
+
+def test_clones_that_are_told_the_truth_get_nothing_bad() -> None:
+    demos = Demonstrations(
+        states=np.arange(9, dtype=np.float32)[:, None], actions=np.zeros((9, 1), np.float32),
+        next_states=np.zeros((9, 1), np.float32), terminated=np.zeros(9, bool), starts=STARTS, rank=np.array([1, 2, 0]),
+        demonstrator=["a", "b", "a"])
+    experts = told(demos, BAD, "bc-experts")
+    assert experts.states[:, 0].tolist() == [4, 5]
+    assert (experts.starts.tolist(), experts.demonstrator) == ([0, 2], ["b"])
+    good = told(demos, BAD, "bc-good-frames")
+    assert good.states[:, 0].tolist() == [0, 2, 4, 5, 8]
+    assert (good.starts.tolist(), good.rank.tolist()) == ([0, 2, 4, 5], [0, 0, 0])
+    with pytest.raises(BadInput, match="not bad"):
+        told(demos, np.ones(9, bool), "bc-good-frames")

@@ -28,6 +28,7 @@ from cail_core.algorithms.ic_gail import IcGail
 from cail_core.algorithms.inner import InnerLearner
 from cail_core.algorithms.labels import pair_labels
 from cail_core.algorithms.method import MethodConfig
+from cail_core.algorithms.pair_confidence import joined, refined
 from cail_core.algorithms.rinse import smooth_confidence
 from cail_core.algorithms.selection import select
 from cail_core.algorithms.two_iwil import predicted_confidence
@@ -105,10 +106,14 @@ class _Weighted:
         """What the task's sensors may be wrong by, in entries of the state (`corrective.py`)."""
         self._corrections: Corrections | None = None
         self._demo_moves = torch.empty(0)
+        self._agreement = torch.empty(0)
+        """Of each pair with the trusted, where its confidence is to differ within a demonstration (`pair_confidence.py`)."""
         if config.confidence in ("before", "refined"):
             chosen = select(demos, config, generator, horizon)
             self._judge, _ = learn_confidence_before(demos, chosen, generator, horizon)
             self._confidence = self._judge.confidence
+            if config.confidence == "before" and config.pairs.rounds and config.before.steps:
+                self._agreement = refined(self._confidence.all(), demos, config.pairs, generator)
         elif config.confidence in GIVEN:
             self._confidence = FreeConfidence(demos, config.beta, GIVEN[config.confidence](demos, config, generator))
         else:
@@ -117,15 +122,20 @@ class _Weighted:
         self.cail: Cail
 
     def confidence(self) -> Tensor:
-        return self._confidence.all()
+        return self._of_pairs()
+
+    def _of_pairs(self) -> Tensor:
+        beta = self._confidence.all()
+        return joined(beta, self._agreement, self.config.pairs) if len(self._agreement) else beta
 
     def weight(self) -> Tensor:
         return self.confidence() if self.config.confidence in ("during", "refined") else self._weight
 
     def _sharpened(self) -> Tensor:
         """What each pair counts where β is given."""
-        share = max(self.config.trusted, min(1.0, self.config.trusted_least / self._demos.episodes))
-        weight = sharpened(self._confidence.all(), share, self.config.heaviest or math.inf)
+        trusted = (self.config.pairs.trusted if len(self._agreement) else 0.0) or self.config.trusted
+        share = max(trusted, min(1.0, self.config.trusted_least / self._demos.episodes))
+        weight = sharpened(self._of_pairs(), share, self.config.heaviest or math.inf)
         return of_one_way(weight, self._demos, self.config.one_way) if self.config.one_way else weight
 
     @torch.no_grad()
@@ -188,10 +198,12 @@ class _Weighted:
         return metrics
 
     def state(self) -> dict[str, Any]:
-        return {"cail": self.cail.state(), "done": self.done, "generator": self.generator.get_state()}
+        state = {"cail": self.cail.state(), "done": self.done, "generator": self.generator.get_state()}
+        return state | ({"agreement": self._agreement} if len(self._agreement) else {})
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cail.restore(state["cail"])
+        self._agreement = state.get("agreement", torch.empty(0))
         self._weight = self._sharpened()
         self.done = state["done"]
         self.generator.set_state(state["generator"])

@@ -14,6 +14,7 @@ from cail_core.algorithms.baselines import (
     SmoothnessConfig,
 )
 from cail_core.algorithms.confidence import ConfidenceConfig
+from cail_core.algorithms.pair_confidence import PairConfig
 from cail_core.config import build, find_config, installed_config, merged, read_yaml, setting
 from cail_core.errors import BadInput, ConfigError
 from cail_core.rl.ppo import PPOConfig
@@ -143,6 +144,7 @@ class MethodConfig:
                              "0: only after `steps`", low=0)
     checkpoint_every: int = setting(5, "iterations between two checkpoints", low=1)
     beta: ConfidenceConfig = setting(ConfidenceConfig, "how β is held and moved")
+    pairs: PairConfig = setting(PairConfig, "confidence that differs within a demonstration (confidence: before)")
     outer: OuterConfig = setting(OuterConfig, "the outer loss")
     before: BeforeConfig = setting(BeforeConfig, "confidence from the demonstrations alone")
     discriminator: DiscriminatorConfig = setting(DiscriminatorConfig, "AIRL and GAIL")

@@ -23,10 +23,14 @@ from numpy.typing import NDArray
 
 from cail_core import __version__, durable
 from cail_core.algorithms.confidence import segment_mean
+from cail_core.algorithms.learners import make_learner
 from cail_core.algorithms.method import MethodConfig, method_config
 from cail_core.benchmarks.convergence import descend
 from cail_core.benchmarks.methods import spearman
+from cail_core.benchmarks.pair_measures import measured
+from cail_core.benchmarks.told import TOLD, TOLD_SETTINGS, told
 from cail_core.config import build, to_dict
+from cail_core.demos import truth
 from cail_core.demos.choosing import unalike
 from cail_core.demos.collect import Mix, collect
 from cail_core.demos.dataset import DemoDataset
@@ -37,7 +41,8 @@ from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
 from cail_core.tasks.base import Task, get_task
 from cail_core.training import TrainingDiverged, train
-from cail_core.training.run import METRICS, demonstrator_means
+from cail_core.training.checkpoint import read_checkpoint
+from cail_core.training.run import CHECKPOINT, METRICS, demonstrator_means
 
 Row = dict[str, Any]
 ORACLE, EQUATION_7 = "oracle", "eq-7"
@@ -87,8 +92,9 @@ def config_of(cell: Cell) -> MethodConfig:
 
 @lru_cache
 def _settings(method: str, task: str, changes: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(json.dumps(to_dict(method_config(method, task))))
-    for name, value in json.loads(changes).items():
+    base, given = ("cail-bc", TOLD_SETTINGS) if method in TOLD else (method, {})
+    values: dict[str, Any] = json.loads(json.dumps(to_dict(method_config(base, task))))
+    for name, value in {**json.loads(changes), **given}.items():
         *path, last = name.split(".")
         place = values
         for part in path:
@@ -116,7 +122,8 @@ def prepare_demonstrations(cell: Cell, out: Path) -> Path:
                 return folder
     task = get_task(cell.task)
     durable.make_folder(folder.parent)
-    collect(task, mix_of(task, cell.mix), cell.episodes, cell.seed, folder)
+    kept = not folder.exists() or truth.path_of(folder).exists()
+    collect(task, mix_of(task, cell.mix), cell.episodes, cell.seed, folder, truth=kept)
     return folder
 
 
@@ -206,13 +213,35 @@ def best_first(demos: Demonstrations, returns: NDArray[np.float64]) -> list[str]
 def _trained(cell: Cell, out: Path, folder: Path) -> Row:
     task = get_task(cell.task)
     demos, returns = demonstrations(cell, out)
+    if cell.method in TOLD:
+        demos = told(demos, _bad(cell, out, demos), cell.method)
     train(task, demos, cell.method, config_of(cell), seed=cell.seed, out=folder / RUN, steps=cell.steps,
           demos_name=cell.demos_key)
     result = evaluate(task, load_policy(folder / RUN / "policy"), cell.evaluation_episodes, cell.seed)
     row: Row = {"return": round(result.mean, 3), "return_std": round(result.std, 3)}
     if task.spec.has_success:
         row["success"] = round(result.success_rate, 4)
-    return row | _trust(demos, returns, folder / RUN) | _outer_loss(folder / RUN)
+    if cell.method in TOLD:
+        return row
+    return row | _trust(demos, returns, folder / RUN) | _within(cell, out, demos, folder / RUN) | _outer_loss(folder / RUN)
+
+
+def _bad(cell: Cell, out: Path, demos: Demonstrations) -> NDArray[np.bool_]:
+    return truth.read(out / "demos" / cell.demos_key, np.diff(demos.starts).tolist())
+
+
+def _within(cell: Cell, out: Path, demos: Demonstrations, run: Path) -> Row:
+    """How well confidence and weights tell bad frames from good ones, where it is known which are bad; no method sees that."""
+    config = config_of(cell)
+    if config.confidence != "before" or not truth.path_of(out / "demos" / cell.demos_key).is_file():
+        return {}
+    learner = make_learner(get_task(cell.task), demos, config, cell.seed, resumed=True)
+    try:
+        learner.restore(read_checkpoint(run / CHECKPOINT)["learner"])
+        confidence, weight = learner.confidence().numpy(), learner.weight().numpy()
+    finally:
+        learner.close()
+    return measured(confidence, weight, _bad(cell, out, demos), demos.starts, demos.demonstrator)
 
 
 def _trust(demos: Demonstrations, returns: NDArray[np.float64], run: Path) -> Row:
