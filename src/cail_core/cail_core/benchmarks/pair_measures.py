@@ -51,8 +51,9 @@ def measured(confidence: Floats, weight: Floats, bad: Flags, starts: NDArray[np.
     who = np.array(demonstrator)
     by_kind = {name: auc_within(confidence, bad, starts, np.flatnonzero(who == name).tolist())
                for name in dict.fromkeys(demonstrator)}
+    within = auc_within(confidence, bad, starts)
     return {
-        "auc_within": round(auc_within(confidence, bad, starts), 4),
+        **({} if np.isnan(within) else {"auc_within": round(within, 4)}),  # nobody has good and bad frames
         "bad_share": round(share_on_bad(weight, bad), 4),
         "bad_share_of_data": round(float(bad.mean()), 4),
         "effective_share": round(effective_share(weight), 4),
