@@ -1,6 +1,6 @@
 """Run a learned policy on an arm: the arm's node, and the policy with the operator's desk in this terminal.
 
-ros2 launch cail_robot deploy.launch.py policy:=RUN/policy robot:=panda_sim record:=true
+ros2 launch cail_robot deploy.launch.py policy:=RUN/policy robot:=ur5e_sim record:=true
 
 The policy's card is held against the task and the arm first, and everything else that can be known before is checked; where
 something does not fit, nothing else is started.
@@ -12,7 +12,7 @@ from pathlib import Path
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from cail_robot.launching import (
+from cail_robot.ros.launching import (
     Together,
     argument,
     arm_arguments,
@@ -26,15 +26,13 @@ from cail_robot.launching import (
     value,
 )
 
-INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted", "none")
-
 
 def task_of(policy: str) -> str:
     """The task on the policy's card; the check says what is wrong where there is none."""
     try:
         return str(json.loads(Path(policy, "policy.json").read_text(encoding="utf-8"))["task"])
     except (OSError, ValueError, KeyError, TypeError):
-        return "panda"
+        return ""
 
 
 def start(context):
@@ -58,7 +56,7 @@ def generate_launch_description() -> LaunchDescription:
         argument("rate", "0", "decisions a second; 0: as trained"),
         argument("max_speed", "0.0", "m/s that an action of 1 means, at most as trained; 0: that, as far as the arm allows"),
         argument("episodes", "10", "how many"),
-        *hand_arguments(INPUTS, "what takes over; none: nobody, for simulators only"),
+        *hand_arguments("what takes over; none: nobody, for simulators only", "none"),
         argument("operator", "operator", "who takes over, demonstrator of corrections"),
         switch("record", "record every episode"),
         argument("dataset", "deployments", "where to; made if need be"),

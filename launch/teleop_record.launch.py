@@ -1,6 +1,6 @@
 """Teleoperate an arm and record demonstrations: the arm's node, and the desk with its recorder in this terminal.
 
-ros2 launch cail_robot teleop_record.launch.py robot:=panda_sim input:=keyboard dataset:=demos demonstrator:=anna
+ros2 launch cail_robot teleop_record.launch.py robot:=ur5e_sim input:=keyboard dataset:=demos demonstrator:=anna
 
 Everything that can be known before is checked first; where something is missing or does not fit, nothing else is started.
 """
@@ -8,7 +8,8 @@ Everything that can be known before is checked first; where something is missing
 from launch import LaunchDescription
 from launch.actions import OpaqueFunction
 
-from cail_robot.launching import (
+from cail_robot.robot import find_robot
+from cail_robot.ros.launching import (
     Together,
     argument,
     arm_arguments,
@@ -22,15 +23,12 @@ from cail_robot.launching import (
     value,
 )
 
-INPUTS = ("keyboard", "gamepad", "spacemouse", "joy_topic", "spacenav_topic", "scripted")
-TASKS = {"panda_sim": "panda", "ur5e": "ur5e", "ur5e_sim": "ur5e"}
-
 
 def start(context):
     robot = value(context, "robot")
-    task = value(context, "task") or TASKS[robot]
+    task = value(context, "task") or find_robot(robot).task
     what = [
-        f"--task={task}",
+        *([f"--task={task}"] if task else []),
         *options(context, "input", "device", "script", "dataset", "demonstrator", "rate", "trim_idle", "silence", "namespace"),
     ]
     for_arm = options(context, "robot_ip", "robot_config", "limits", "params_file", "viewer")
@@ -42,10 +40,10 @@ def start(context):
 def generate_launch_description() -> LaunchDescription:
     return LaunchDescription([
         *arm_arguments(),
-        *hand_arguments(INPUTS, "what steers"),
+        *hand_arguments("what steers"),
         argument("dataset", "demonstrations", "the dataset's folder; made if need be"),
         argument("demonstrator", "unknown", "who demonstrates"),
-        argument("task", "", "the task that is demonstrated; empty: the robot's own, panda or ur5e"),
+        argument("task", "", "the task that is demonstrated; empty: the robot's own"),
         argument("rate", "50", "frames a second in the dataset; divides the arm's rate"),
         switch("trim_idle", "leave idle ends out of the dataset; the bags keep them"),
         argument("silence", "2.0", "seconds without a message on a needed topic that end an episode"),

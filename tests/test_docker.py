@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import subprocess
-from importlib.metadata import entry_points, requires
+from importlib.metadata import requires
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ import yaml
 
 from cail_core.cli import Parser, build_parser
 from cail_core.config import load_config
+from cail_robot.robot import find_robot
+from cail_sim.bullet.arm import PANDA
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCKER = ROOT / "docker"
@@ -78,21 +80,24 @@ def test_images_have_torch_without_cuda_unless_asked(name: str) -> None:
     assert "https://download.pytorch.org/whl/cpu" in makefile
 
 
-def test_the_ros_image_has_pybullet_by_its_hash() -> None:
+def test_the_ros_image_has_pybullet_by_its_hash_and_the_panda_s_files() -> None:
     (recipe,) = (run for run in of("Dockerfile.ros", "RUN") if "pip install" in run)
     assert "--require-hashes --no-deps -r src/cail/requirements-pybullet.txt" in recipe
+    kept = re.findall(r"! -name (\S+)", recipe)
+    assert sorted(kept) == ["__init__.py", Path(PANDA.urdf).parts[0]]
 
 
 def test_the_ros_image_installs_every_dependency_that_rosdep_does_not_know() -> None:
     (pip,) = (run for run in of("Dockerfile.ros", "RUN") if "pip install" in run)
-    words = set(shlex.split(pip.split("pip install")[-1]))
+    words = set(shlex.split(pip.split("pip install")[-1].split("&&")[0]))
     needed = {re.match(r"[\w-]+", text)[0].lower() for text in requires("cail") or [] if "extra ==" not in text}  # type: ignore[index]
     assert len(needed) >= 10
     assert needed <= words
     pinned = {line.split("==")[0] for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line}
     packages = {word for word in words if not word.startswith("-") and "/" not in word}
     assert packages <= pinned
-    assert ". /opt/ros/jazzy/setup.sh && .venv/bin/colcon build" in of("Dockerfile.ros", "RUN")
+    build = ". /opt/ros/jazzy/setup.sh && .venv/bin/colcon build && . install/setup.sh && cail doctor --no-speed"
+    assert build in of("Dockerfile.ros", "RUN")
 
 
 def test_the_build_context_has_every_file_under_version_control() -> None:
@@ -121,7 +126,6 @@ def test_containers_have_no_privileges_and_listen_on_this_machine_only(services:
 
 
 def test_the_cail_command_takes_what_the_containers_give_it(services: dict[str, dict[str, Any]]) -> None:
-    arms = {entry.name: entry for entry in entry_points(group="cail.arms")}
     text = (DOCKER / "compose.yaml").read_text(encoding="utf-8")
     commands = [service["command"] for service in services.values() if service["image"] == OURS and "entrypoint" not in service]
     commands += re.findall(r'ROBOT="(.+?)"', text)
@@ -132,12 +136,12 @@ def test_the_cail_command_takes_what_the_containers_give_it(services: dict[str, 
         if words[0] == "up":
             pytest.importorskip("rclpy")
             parser = Parser()
-            arms[given.arm].load().add_arguments(parser)
+            find_robot(given.arm).load().add_arguments(parser)
             parser.parse_args(given.options)
 
 
 def test_the_settings_for_ursim_fit() -> None:
-    from cail_robot.ur5e.config import UR5eConfig
+    from cail_robot.robots.ur5e.config import UR5eConfig
 
     made = load_config(UR5eConfig, DOCKER / "ursim.yaml")
     assert (made.robot_ip, made.gripper.kind) == ("ursim", "none")

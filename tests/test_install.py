@@ -106,3 +106,11 @@ def test_sizes_measures_extras_that_there_are() -> None:
     assert asked.returncode == 2
     assert asked.stderr == ("expected extras of ros, ur, sim, mujoco, bench, ray, tune, dev, all, given nothing; "
                             ".ci/sizes alone measures all\n")
+
+
+def test_the_minute_s_selection_names_test_files_that_exist() -> None:
+    """`find` says nothing of a name that it does not find."""
+    named = re.findall(r"-name (test_\w+\.py)", make("check"))
+    there = {path.name for folder in ("src", "tests") for path in (ROOT / folder).rglob("test_*.py")}
+    assert len(named) > 20
+    assert set(named) <= there

@@ -5,6 +5,7 @@ The stand-in knows the names that launch files import, not the keywords these ta
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import runpy
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import types
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
@@ -23,14 +25,15 @@ import pytest
 from person import at_terminal
 from ros_bench import environment
 
-from cail_core.algorithms import METHODS
+from cail_core.algorithms import method_names
 from cail_core.cli import Parser, build_parser
 from cail_core.commands.train import add_arguments
 from cail_core.demos.dataset import DemoDataset
+from cail_robot.robot import find_robot, robot_names
 
 ROOT = Path(__file__).resolve().parents[1]
 LAUNCH_FILES = sorted((ROOT / "launch").glob("*.launch.py"))
-PACKAGES = ("cail_core", "cail_robot", "cail_sim")
+PACKAGES = ("cail_core", "cail_robot", "cail_sim", "cail_bench")
 
 STAND_IN = {
     "launch": ("LaunchDescription",),
@@ -96,16 +99,20 @@ class Opened:
         return found, context
 
 
-@pytest.fixture(params=LAUNCH_FILES, ids=lambda path: path.name)
-def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Opened:
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, kinds in STAND_IN.items():
         module = types.ModuleType(name)
         for kind in kinds:
             setattr(module, kind, lambda *args, kind=kind, **kwargs: Made(kind, args, kwargs))
         monkeypatch.setitem(sys.modules, name, module)
     sys.modules["launch.event"].Event = object  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cail_robot.launching", None)
-    monkeypatch.delitem(sys.modules, "cail_robot.launching")  # read anew, and forgotten afterwards
+    monkeypatch.setitem(sys.modules, "cail_robot.ros.launching", None)
+    monkeypatch.delitem(sys.modules, "cail_robot.ros.launching")  # read anew, and forgotten afterwards
+
+
+@pytest.fixture(params=LAUNCH_FILES, ids=lambda path: path.name)
+def opened(request: pytest.FixtureRequest, stand_in: None) -> Opened:
     return Opened(request.param)
 
 
@@ -118,7 +125,10 @@ for name, kinds in {stand_in!r}.items():
 sys.modules["launch.event"].Event = object
 for name in {libraries!r}:
     sys.modules[name] = None
-import cail_robot.launching
+import cail_robot.ros.launching
+from cail_robot.robot import find_robot, robot_names
+print([find_robot(name).base_frame for name in robot_names()])
+import cail_core.algorithms
 """
 
 
@@ -137,7 +147,7 @@ def robots(opened: Opened) -> list[dict[str, str]]:
     every = {"scene": "true", "params_file": "p.yaml", "limits": "limits", "robot_ip": "127.0.0.9",
              "robot_config": "ur5e", "device": "/dev/input/event9"}  # fmt: skip
     found = [{"robot": robot, **more} for robot in opened.declared["robot"].kwargs["choices"] for more in ({}, every)]
-    return [one if one["robot"] == "ur5e" else {**one, "viewer": "true"} for one in found]  # that one has no window
+    return [{**one, "viewer": "true"} if "window" in find_robot(one["robot"]).options else one for one in found]
 
 
 def test_there_are_launch_files() -> None:
@@ -174,12 +184,8 @@ def test_every_executable_exists(opened: Opened) -> None:
 
 def test_every_command_takes_what_it_is_given(opened: Opened) -> None:
     """Each with its own parser: the options, and values of the right kind."""
-    from cail_robot.ur5e.up import UR5e
-    from cail_sim.scene import main as scene
-    from cail_sim.up import Sim
-    from cail_sim.ur5e_node import UR5eSim
+    from cail_sim.robots.scene import main as scene
 
-    arms = {"ur5e": UR5e, "ur5e-sim": UR5eSim}
     for given in robots(opened):
         for process in (one for one in opened.start(**given)[0] if one.kind == "ExecuteProcess"):
             program, *arguments = process.kwargs["cmd"]
@@ -189,16 +195,35 @@ def test_every_command_takes_what_it_is_given(opened: Opened) -> None:
             if program == "cail" and words[0] != "up":
                 parser = build_parser()
             elif program == "cail":
-                arms[words[1]].add_arguments(parser)
+                find_robot(words[1]).load().add_arguments(parser)
                 words = words[2:]
-            elif program == "sim_node":
-                Sim.add_arguments(parser)
             else:
                 with pytest.raises(SystemExit) as end:
                     scene([*words, "--help"])
                 assert end.value.code == 0
                 continue
             parser.parse_args(words)
+
+
+COMMANDS = {"deploy.launch.py": "deploy", "teleop_record.launch.py": "record"}
+BY_LAUNCH = {"scene", "rviz"}
+"""What only launch can start."""
+BY_COMMAND = {"help", "robot_type", "check", "results"}
+"""Who starts a command by hand has the arm's node elsewhere, asks for a check alone, or reads its results."""
+
+
+def test_launch_and_the_command_take_the_same(opened: Opened, request: pytest.FixtureRequest) -> None:
+    """Names, choices and the robots: a launch file that lags behind its command refuses what the command takes."""
+    name = COMMANDS.get(request.node.callspec.params["opened"].name)
+    if name is None:
+        pytest.skip("starts no command that has a robot")
+    commands = next(action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    taken = {action.dest: action for action in commands.choices[name]._actions}
+    assert opened.declared.keys() - BY_LAUNCH == taken.keys() - BY_COMMAND
+    for argument, declared in opened.declared.items():
+        if (choices := declared.kwargs.get("choices")) is not None and argument not in BY_LAUNCH and argument != "robot":
+            assert {text.lower() for text in choices} == set(taken[argument].choices), argument
+    assert opened.declared["robot"].kwargs["choices"] == robot_names()
 
 
 def test_the_training_node_takes_what_it_is_given(opened: Opened) -> None:
@@ -208,7 +233,11 @@ def test_the_training_node_takes_what_it_is_given(opened: Opened) -> None:
         parser.add_argument("--report", choices=("true", "false"))
         given = parser.parse_args(node.kwargs["arguments"])
         assert given.steps is None  # the method's own
-        assert tuple(opened.declared["method"].kwargs["choices"]) == METHODS
+        assert tuple(opened.declared["method"].kwargs["choices"]) == method_names()
+        started, _ = opened.start(config="c.yaml", set="ppo.gamma=0.9 'ppo.hidden=[8, 8]'")
+        (changed,) = (one for one in started if one.kind == "Node")
+        given = parser.parse_args(changed.kwargs["arguments"])
+        assert (given.config, given.set) == ("c.yaml", ["ppo.gamma=0.9", "ppo.hidden=[8, 8]"])
 
 
 def test_an_arm_plays_its_own_task_unless_told_otherwise(opened: Opened) -> None:
@@ -219,6 +248,54 @@ def test_an_arm_plays_its_own_task_unless_told_otherwise(opened: Opened) -> None
         assert all(f"--task={task}" in command for command in commands if "record" in command)
         told = [one.kwargs["cmd"] for one in opened.start(robot=robot, task="panda-carry")[0] if one.kind == "ExecuteProcess"]
         assert all("--task=panda-carry" in command for command in told if "record" in command)
+
+
+SIDES = {"left": ("page-down", 2, -1.0), "right": ("page-up", 2, 1.0)}
+"""Namespace -> the key that is held there, and which component of the action it moves which way."""
+
+
+def two_arms(tmp_path: Path) -> dict[str, dict[str, str]]:
+    """Launch arguments of two arms that are steered apart."""
+    given = {}
+    for side, (key, _, _) in SIDES.items():
+        script = tmp_path / f"{side}.txt"
+        script.write_text(f"press c\nwait 2\npress enter\nhold {key} 1.0\nwait 0.5\npress s\nwait 1\n")
+        given[side] = {"input": "scripted", "script": str(script), "dataset": str(tmp_path / side / "d"), "demonstrator": side,
+                       "silence": "60", "namespace": side}  # fmt: skip
+        (tmp_path / side).mkdir()
+    return given
+
+
+def each_did_its_own(tmp_path: Path) -> None:
+    for side, (_, component, sign) in SIDES.items():
+        dataset = DemoDataset(tmp_path / side / "d")
+        assert [row.demonstrator for row in dataset.rows] == [side]
+        moved = dataset.demonstrations().actions[:, component] * sign
+        assert moved.max() > 0.1
+        assert moved.min() > -0.01, "the other arm's command"
+
+
+def test_two_arms_in_two_namespaces_do_not_meet(stand_in: None, tmp_path: Path) -> None:
+    """The processes of two launches, as the launch file says them, started by hand in one ROS domain."""
+    pytest.importorskip("pybullet", reason="needs PyBullet")
+    pytest.importorskip("rclpy", reason="needs ROS 2")
+    opened = Opened(ROOT / "launch" / "teleop_record.launch.py")
+    arms, desks = [], []
+    try:
+        for given in two_arms(tmp_path).values():
+            for one in (one for one in opened.start(**given)[0] if one.kind == "ExecuteProcess"):
+                (found, *words) = one.kwargs["cmd"]
+                program = Path(sysconfig.get_path("data"), "lib", found.kwargs["package"], found.kwargs["executable"])
+                if "--check" not in words:
+                    kept = desks if "record" in words else arms
+                    kept.append(subprocess.Popen([program, *words], env=environment(), stdin=subprocess.DEVNULL))
+        assert [len(arms), len(desks)] == [2, 2]
+        assert [desk.wait(120) for desk in desks] == [0, 0]
+    finally:
+        for process in (*arms, *desks):
+            process.terminate()
+    assert [arm.wait(60) for arm in arms] == [0, 0]
+    each_did_its_own(tmp_path)
 
 
 LAUNCH = """
@@ -263,10 +340,10 @@ def launched(file: str, arguments: dict[str, str], tmp_path: Path) -> tuple[list
 
 
 def test_real_launch_hands_its_arguments_to_the_installed_command(tmp_path: Path) -> None:
-    (process,), code, _ = launched("demo.launch.py", {"out": "nowhere", "seed": "odd"}, tmp_path)
+    (process,), code, _ = launched("demo.launch.py", {"out": "nowhere", "seed": "odd", "quick": "True"}, tmp_path)
     program, *arguments = process.cmd
     assert Path(program).parts[-3:] == ("lib", "cail_core", "cail")
-    assert arguments == ["demo", "--out=nowhere", "--seed=odd"]
+    assert arguments == ["demo", "--out=nowhere", "--seed=odd", "--quick"]
     assert process.returncode == 2  # the command's own word on a seed that is no number: it ran, and nothing was trained
     assert code == 1
 
@@ -279,13 +356,25 @@ def test_real_launch_records_and_ends_with_0(tmp_path: Path) -> None:
              "namespace": "left", "trim_idle": "True"}  # fmt: skip
     (check, *both), code, _ = launched("teleop_record.launch.py", given, tmp_path)
     arm, desk = sorted(both, key=lambda event: "record" in event.cmd)
-    assert Path(arm.cmd[0]).parts[-3:] == ("lib", "cail_sim", "sim_node")
-    assert arm.cmd[1:] == ["--task=panda", "--namespace=left", "--seed=0"]
+    assert Path(arm.cmd[0]).parts[-3:] == ("lib", "cail_core", "cail")
+    assert arm.cmd[1:] == ["up", "panda_sim", "--namespace=left", "--task=panda", "--seed=0"]
     assert "--check" in check.cmd
     assert "--trim-idle=true" in desk.cmd
     assert [event.returncode for event in (check, arm, desk)] == [0, 0, 0]
     assert code == 0
     assert [row.demonstrator for row in DemoDataset(tmp_path / "d").rows] == ["anna"]
+
+
+def test_real_launch_runs_two_arms_in_two_namespaces(tmp_path: Path) -> None:
+    pytest.importorskip("launch_ros.actions", reason="needs ROS 2's launch_ros, which pip does not have")
+    pytest.importorskip("pybullet", reason="needs PyBullet")
+    with ThreadPoolExecutor() as pool:
+        both = [pool.submit(launched, "teleop_record.launch.py", given, tmp_path / side)
+                for side, given in two_arms(tmp_path).items()]  # fmt: skip
+        ends = [one.result() for one in both]
+    assert [code for _, code, _ in ends] == [0, 0]
+    assert [[event.returncode for event in ended] for ended, _, _ in ends] == [[0, 0, 0]] * 2
+    each_did_its_own(tmp_path)
 
 
 def test_real_launch_leaves_the_keys_to_who_steers_by_a_device(tmp_path: Path) -> None:
@@ -339,7 +428,7 @@ def test_real_launch_says_the_last_words_of_an_arm_that_dies(tmp_path: Path) -> 
         given = {"robot": "ur5e_sim", "robot_ip": host, "input": "scripted", "script": str(script)}
         given["dataset"] = str(tmp_path / "d")
         ended, code, said = launched("teleop_record.launch.py", given, tmp_path)
-    assert [event.returncode for event in ended if "ur5e-sim" in event.cmd] == [2]
+    assert [event.returncode for event in ended if "up" in event.cmd] == [2]
     assert code == 1
     assert "the arm's node ended with exit code 2. Its last words:" in said
     assert "  cail: " in said.split("Its last words:")[1]

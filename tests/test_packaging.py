@@ -25,7 +25,7 @@ import pytest
 pytest.importorskip("colcon_core", reason="pip install -e '.[all,dev]' brings colcon")
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("cail_core", "cail_robot", "cail_sim")
+PACKAGES = ("cail_core", "cail_robot", "cail_sim", "cail_bench")
 WAYS = ("wheel", "editable", "colcon", "colcon-symlink")
 FOREIGN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "AMENT_PREFIX_PATH", "COLCON_PREFIX_PATH")
 
@@ -260,6 +260,6 @@ def test_all_files_state_one_version(archives: dict[str, Path], installs: dict[s
     versions = {archives["wheel"].name.split("-")[1]}
     for package in PACKAGES:
         versions.add(ElementTree.parse(ROOT / "src" / package / "package.xml").findtext("version") or "none")
-    ask = "from importlib.metadata import version; print(*(version(p) for p in ('cail_core', 'cail_robot', 'cail_sim')))"
+    ask = f"from importlib.metadata import version; print(*(version(p) for p in {PACKAGES}))"
     versions.update(installs["colcon"].ask(ask).split())
     assert len(versions) == 1, versions

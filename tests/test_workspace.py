@@ -15,7 +15,7 @@ import pytest
 from cail_core.errors import PACKAGES as OF_EXTRAS
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("cail_core", "cail_robot", "cail_sim")
+PACKAGES = ("cail_core", "cail_robot", "cail_sim", "cail_bench")
 ROSDEP = {
     "numpy": "python3-numpy", "yaml": "python3-yaml", "h5py": "python3-h5py", "matplotlib": "python3-matplotlib",
     "rich": "python3-rich", "PIL": "python3-pil",

@@ -15,9 +15,9 @@ def files(pattern: str) -> list[str]:
 
 setup(
     name=package_name,
-    version="0.1.0",
+    version="0.2.0",
     packages=find_packages(exclude=["test"]),
-    package_data={package_name: ["py.typed", "*.xml", "data/*"]},
+    package_data={package_name: ["py.typed", "ros/*.xml", "data/*"]},
     data_files=[
         ("share/ament_index/resource_index/packages", ["resource/" + package_name]),
         ("share/" + package_name, ["package.xml"]),
@@ -34,20 +34,12 @@ setup(
     extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": ["train_node = cail_robot.train_node:main", "ur5e_node = cail_robot.ur5e.up:main"],
-        "cail.arms": ["ur5e = cail_robot.ur5e.up:UR5e"],
-        "cail.benchmarks": [
-            "recording = cail_robot.recording_bench:run",
-            "recording-live = cail_robot.recording_live_bench:run",
-        ],
+        "console_scripts": ["train_node = cail_robot.ros.train_node:main", "ur5e_node = cail_robot.robots.ur5e.bringup:main"],
+        "cail.arms": ["ur5e = cail_robot.robots:UR5E"],
         "cail.commands": [
-            "deploy = cail_robot.deploy:register",
-            "record = cail_robot.record:register",
-            "up = cail_robot.up:register",
-        ],
-        "cail.tasks": [
-            "panda-carry-ros = cail_robot.ros_env:PandaCarryOverRos",
-            "panda-ros = cail_robot.ros_env:PandaOverRos",
+            "deploy = cail_robot.commands.deploy:register",
+            "record = cail_robot.commands.record:register",
+            "up = cail_robot.commands.up:register",
         ],
     },
 )

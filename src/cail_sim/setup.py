@@ -4,7 +4,7 @@ package_name = "cail_sim"
 
 setup(
     name=package_name,
-    version="0.1.0",
+    version="0.2.0",
     packages=find_packages(exclude=["test"]),
     package_data={package_name: ["py.typed", "data/*/*/*"]},
     data_files=[
@@ -20,27 +20,17 @@ setup(
     extras_require={"test": ["pytest"]},  # by this `colcon test` knows that pytest is meant
     # A literal: the root distribution reads it from here (see hatch_build.py).
     entry_points={
-        "console_scripts": ["scene_node = cail_sim.scene:main", "sim_node = cail_sim.up:main"],
+        "console_scripts": ["scene_node = cail_sim.robots.scene:main", "sim_node = cail_sim.robots.panda:main"],
         "cail.arms": [
-            "sim = cail_sim.up:Sim",
-            "ur5e-sim = cail_sim.ur5e_node:UR5eSim",
-        ],
-        "cail.benchmarks": [
-            "arm-faults = cail_sim.arm_faults:run",
-            "arm-latency = cail_sim.arm_latency:run",
-            "panda-slower = cail_sim.slower:run",
-            "panda-speed = cail_sim.speed:run",
-            "recorded = cail_sim.recorded:run",
-            "transfer = cail_sim.transfer:run",
-            "ur5e = cail_sim.ur5e_bench:run",
-            "ur5e-faults = cail_sim.ursim.bench_faults:run",
-            "ur5e-rate = cail_sim.ursim.bench_rate:run",
-            "ursim-fuzz = cail_sim.ursim.bench_fuzz:run",
+            "panda_sim = cail_sim.robots:PANDA_SIM",
+            "ur5e_sim = cail_sim.robots:UR5E_SIM",
         ],
         "cail.tasks": [
-            "panda = cail_sim.tasks:Panda",
-            "panda-carry = cail_sim.tasks:PandaCarry",
-            "ur5e = cail_sim.ur5e:UR5e",
+            "panda = cail_sim.tasks.panda:Panda",
+            "panda-carry = cail_sim.tasks.panda:PandaCarry",
+            "panda-carry-ros = cail_sim.tasks.over_ros:PANDA_CARRY",
+            "panda-ros = cail_sim.tasks.over_ros:PANDA",
+            "ur5e = cail_sim.tasks.ur5e:UR5e",
         ],
         "cail.commands": ["ursim = cail_sim.ursim.command:register", "watch = cail_sim.commands.watch:register"],
     },

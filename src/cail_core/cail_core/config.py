@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import dataclasses
+import difflib
+import importlib.util
 import os
 import sys
 import sysconfig
 import types
 import typing
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -40,7 +43,19 @@ def config_folders() -> list[Path]:
     source = Path(__file__).resolve().parents[3]
     if (source / "hatch_build.py").exists():  # an editable install: the tree itself, so that edits act at once
         folders.insert(0, source / "config")
-    return [f for f in dict.fromkeys(folders) if f.is_dir()]
+    return [f for f in dict.fromkeys([*folders, *package_folders()]) if f.is_dir()]
+
+
+def package_folders() -> list[Path]:
+    """The folder `config` of every package that brings a task, a robot or a method. Ours come first: a package adds files and
+    replaces none."""
+    found = []
+    for group in ("cail.tasks", "cail.arms", "cail.methods"):
+        for entry in entry_points(group=group):
+            with contextlib.suppress(ImportError, ValueError):  # a package that is broken has no files
+                spec = importlib.util.find_spec(entry.module.partition(".")[0])
+                found += [Path(place) / "config" for place in (spec and spec.submodule_search_locations) or ()]
+    return sorted(dict.fromkeys(found))
 
 
 def installed_config(name: str) -> Path | None:
@@ -74,14 +89,22 @@ class _Loader(yaml.SafeLoader):
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; a missing or malformed one is a ConfigError."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)  # a SafeLoader
+        return parse_yaml(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: expected a YAML file, found a folder") from None
+    except UnicodeDecodeError as fault:
+        raise ConfigError(f"{path}: not valid YAML: {fault}") from None
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The content of some YAML; `where` names it in the error."""
+    try:
+        return yaml.load(text, _Loader)  # a SafeLoader
     except (ValueError, RecursionError, yaml.YAMLError) as fault:
-        where = str(fault).replace("\n", " ")
-        raise ConfigError(f"{path}: not valid YAML: {where}") from None
+        said = str(fault).replace("\n", " ")
+        raise ConfigError(f"{where}: not valid YAML: {said}") from None
 
 
 def load_config(cls: type[T], path: Path) -> T:
@@ -118,7 +141,7 @@ def _build(cls: Any, values: Any, prefix: str, faults: list[str]) -> Any:
     fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in values:
         if key not in fields:
-            faults.append(f"unknown key '{prefix}{key}', expected one of: {', '.join(fields)}")
+            faults.append(_unknown(cls, prefix, str(key), list(fields)))
     made = {}
     for name, field in fields.items():
         if name in values:
@@ -126,6 +149,15 @@ def _build(cls: Any, values: Any, prefix: str, faults: list[str]) -> Any:
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             faults.append(f"key '{prefix}{name}' is missing")
     return None if faults else cls(**made)
+
+
+def _unknown(cls: Any, prefix: str, key: str, known: list[str]) -> str:
+    """What to say of a key that `cls` has not. Its table RENAMED, where it has one, tells what became of older keys."""
+    if key in getattr(cls, "RENAMED", {}):
+        return f"unknown key '{prefix}{key}', which is now: {cls.RENAMED[key]}"
+    close = difflib.get_close_matches(key, known, 1)
+    hint = f"; did you mean {prefix}{close[0]}?" if close else ""
+    return f"unknown key '{prefix}{key}', expected one of: {', '.join(known)}{hint}"
 
 
 def _convert(kind: Any, value: Any, bounds: typing.Mapping[str, Any], name: str, faults: list[str]) -> Any:
@@ -138,7 +170,7 @@ def _convert(kind: Any, value: Any, bounds: typing.Mapping[str, Any], name: str,
     if dataclasses.is_dataclass(kind):
         return _build(kind, value, f"{name}.", faults)
     if origin in (list, tuple):
-        if not isinstance(value, list):
+        if not isinstance(value, (list, tuple)):
             faults.append(f"{name}: expected a list, given {value!r}")
             return None
         items = [_convert(args[0], item, bounds, f"{name}[{i}]", faults) for i, item in enumerate(value)]

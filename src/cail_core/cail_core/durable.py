@@ -160,16 +160,33 @@ def _workplace(path: Path) -> Iterator[Path]:
 def is_locked(folder: Path) -> bool:
     """Whether some process holds the folder for writing."""
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        os.close(_lock(folder))
+    except BlockingIOError:
+        return True
     except OSError:
         return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
     return False
+
+
+def _lock(folder: Path) -> int:
+    """A handle that holds the folder; BlockingIOError where another process has it.
+
+    Over NFS a lock is one of bytes, which needs a file that is open for writing: there it is that of `.lock` in the folder.
+    """
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as fault:
+            if fault.errno != errno.EBADF:
+                raise
+            os.close(handle)
+            handle = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
 
 
 def _exchange(one: Path, other: Path) -> None:
@@ -192,13 +209,15 @@ def _exchange(one: Path, other: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder for writing; a second writer is told who has it. The lock dies with its process."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    before = folder.stat().st_ino
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise DatasetError(f"{folder} is being written by another process; wait for it to end, then try again") from None
-        if os.fstat(handle).st_ino != folder.stat().st_ino:
+        handle = _lock(folder)
+    except BlockingIOError:
+        raise DatasetError(f"{folder} is being written by another process; wait for it to end, then try again") from None
+    except OSError as fault:
+        raise DatasetError(f"{folder} cannot be locked ({fault.strerror}); its file system has no locks: use another") from None
+    try:
+        if before != folder.stat().st_ino:
             raise DatasetError(f"{folder} was replaced while it was opened; try again")
         yield
     finally:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,9 +36,12 @@ class Episode:
     seconds: float
 
 
+@cache
 def own_domain() -> str:
-    """A ROS domain for what this process starts."""
-    return str(DOMAINS[os.getpid() % len(DOMAINS)])
+    """A ROS domain for what this process starts; never the user's, where a real arm may be."""
+    users = os.environ.get("ROS_DOMAIN_ID", "0")
+    free = [domain for domain in DOMAINS if str(domain) != users]
+    return str(free[os.getpid() % len(free)])
 
 
 def available() -> str:

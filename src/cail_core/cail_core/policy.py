@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -22,7 +23,7 @@ from safetensors.numpy import load_file, save
 from cail_core import durable, machine
 from cail_core.errors import BadInput, listed
 from cail_core.guard import Guard, read_guard
-from cail_core.tasks.base import Array, Demonstrator, Gate, Policy, TaskSpec
+from cail_core.tasks.base import DATA, Array, Demonstrator, Gate, Policy, TaskSpec, in_units
 
 if TYPE_CHECKING:
     from cail_core.rl.networks import TanhGaussianActor
@@ -56,6 +57,10 @@ class PolicyCard:
     limits: dict[str, float] = field(default_factory=dict)
     gates: list[dict[str, Any]] = field(default_factory=list)
     """What it does not see in which phase; none in policies of before there were gates, which see everything."""
+    action_low: list[float] = field(default_factory=list)
+    action_high: list[float] = field(default_factory=list)
+    """What actions of -1 and 1 mean in the units of the demonstrations; empty where these are in [-1, 1] themselves."""
+    action_units: list[str] = field(default_factory=list)
     stress: dict[str, Any] = field(default_factory=dict)
     """What it holds when the arm or the tracker differs (`cail stress`); empty where that was not played."""
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -154,6 +159,11 @@ class PolicyRunner(Mode):
             raise BadInput(f"the policy for '{self.card.task}' expects {self.network.inputs} observations, given {given}")
         return super().__call__(observation)
 
+    def act(self, observation: Array) -> Array:
+        """What to do in the units of the demonstrations, such as rad or m/s: between the card's `action_low` and `action_high`.
+        Called as a function, the policy gives the same in [-1, 1]."""
+        return in_units(self(observation), self.card.action_low, self.card.action_high)
+
     def faults(self, spec: TaskSpec) -> list[str]:
         """In what a task's observations or actions are not the ones that the policy was trained on."""
         card = self.card
@@ -215,18 +225,21 @@ def save_policy(
     guard: Guard | None = None,
     robot: str = "",
     card_text: str = "",
+    network: Network | None = None,
 ) -> PolicyCard:
     """Write the deterministic policy of `actor` into `folder`, all of it or nothing; an older policy there is replaced.
 
     `provenance` (JSON values) says what made it: data, seed, steps, command. `limits` are the speeds and accelerations that
     it was trained for (default: the task's), `guard` tells where it may be trusted, `robot` gave the demonstrations.
-    `card_text` is Markdown for the card, for instance the demonstrations that it trusted.
+    `card_text` is Markdown for the card, for instance the demonstrations that it trusted. `network` stands in for that of the
+    actor where this was trained on other numbers than the policy will see.
     """
-    network = network_of(actor)
+    network = network or network_of(actor)
     card = PolicyCard(
         task=spec.name, method=method, observation_names=list(spec.observation_names), action_names=list(spec.action_names),
         action_scale=spec.action_scale, fps=spec.fps, activation=network.activation, robot=robot,
-        observation_units=spec.observation_units, guard=guard.thresholds() if guard else {},
+        observation_units=spec.observation_units, action_low=list(spec.action_low), action_high=list(spec.action_high),
+        action_units=list(spec.action_units), guard=guard.thresholds() if guard else {},
         limits=dict(spec.limits if limits is None else limits), gates=network.gates.about if network.gates else [],
         provenance=dict(provenance), versions=_versions(),
     )
@@ -302,13 +315,18 @@ def _read_card(path: Path) -> PolicyCard:
         raise BadInput(f"{path}: expected format_version {FORMAT_VERSION}, given {values.get('format_version')!r}; update cail")
     kinds = {"task": str, "method": str, "observation_names": list, "action_names": list, "action_scale": str, "fps": int,
              "activation": str, "limits": dict, "provenance": dict, "versions": dict}
-    later = {"robot": str, "observation_units": str, "guard": dict, "gates": list, "stress": dict}  # older policies lack these
+    later = {"robot": str, "observation_units": str, "guard": dict, "gates": list, "stress": dict,
+             "action_low": list, "action_high": list, "action_units": list}  # older policies lack these
     kinds |= {name: kind for name, kind in later.items() if name in values}
     faults = [f"key '{name}': expected {kind.__name__}, given {values.get(name)!r}" for name, kind in kinds.items()
               if not isinstance(values.get(name), kind)]
     if not faults and values["activation"] not in ACTIVATIONS:
         faults.append(f"key 'activation': expected one of {', '.join(ACTIVATIONS)}, given {values['activation']!r}")
-    faults += _gate_faults(values.get("gates", []), values.get("observation_names", []))
+    if not faults:
+        faults += _number_faults(values)
+        faults += _range_faults(*(values.get(name, []) for name in ("action_low", "action_high", "action_names")))
+    if not faults:
+        faults += _gate_faults(values.get("gates", []), values.get("observation_names", []))
     if not faults and values.get("stress"):
         from cail_core.stress.findings import faults as stress_faults  # it plays policies, and so comes after them
 
@@ -317,6 +335,35 @@ def _read_card(path: Path) -> PolicyCard:
         raise BadInput(listed(str(path), faults))
     known = {f.name for f in fields(PolicyCard)}
     return PolicyCard(**{name: value for name, value in values.items() if name in known})
+
+
+def _range_faults(low: list[Any], high: list[Any], names: list[Any]) -> list[str]:
+    if not low and not high:
+        return []
+    numbers = all(isinstance(value, (int, float)) and math.isfinite(value) for value in (*low, *high))
+    fits = numbers and len(low) == len(high) == len(names) and all(a < b for a, b in zip(low, high, strict=True))
+    return [] if fits else [f"keys 'action_low' and 'action_high': expected {len(names)} numbers each, low below high, "
+                            f"given {low} and {high}"]
+
+
+def _number_faults(values: dict[str, Any]) -> list[str]:
+    """What would make an arm faster, turn its motion round or stop a program half-way: numbers out of range, names no text."""
+
+    def sound(value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+    faults = [f"key '{key}': expected names, given {name!r}" for key in ("observation_names", "action_names")
+              for name in values[key] if not isinstance(name, str)]  # fmt: skip
+    if isinstance(values["fps"], bool) or not 1 <= values["fps"] <= 1000:
+        faults.append(f"key 'fps': expected 1 … 1000, given {values['fps']!r}")
+    faults += [f"key 'limits.{name}': expected a number above 0, given {value!r}" for name, value in values["limits"].items()
+               if not (sound(value) and value > 0)]  # fmt: skip
+    fastest = values["provenance"].get("fastest_action", 1.0)
+    if not (sound(fastest) and 0.0 <= fastest <= 1e3):
+        faults.append(f"key 'provenance.fastest_action': expected a number from 0 on, given {fastest!r}")
+    faults += [f"key 'guard.{name}': expected a number, given {value!r}" for name, value in values.get("guard", {}).items()
+               if not sound(value)]  # fmt: skip
+    return faults
 
 
 def _gate_faults(gates: Any, names: Any) -> list[str]:
@@ -358,9 +405,23 @@ def _readme(card: PolicyCard, spec: TaskSpec, text: str) -> str:
         + (f"{text.strip()}\n\n" if text.strip() else "")
         + f"## Where it comes from\n\n| what | value |\n| --- | --- |\n{facts}\n\n"
         f"## Input and output\n\n"
-        f"{len(card.observation_names)} observations at {card.fps} Hz: {', '.join(card.observation_names)}.\n\n"
-        f"{len(card.action_names)} actions in [-1, 1], where 1 means {card.action_scale}: {', '.join(card.action_names)}.\n\n"
+        f"{len(card.observation_names)} observations at {card.fps} Hz: {', '.join(card.observation_names)}"
+        + (f" ({card.observation_units})" if card.observation_units and card.action_low else "") + ".\n\n"
+        + _actions_text(card)
         + (f"Trained within these limits:\n\n{limits}\n" if limits else "")
-        + f"## Use\n\n    cail eval --policy FOLDER --task {card.task} --episodes 100 --seed 0\n\n"
-        "In Python, without torch: `cail_core.policy.load_policy(folder)(observation)`.\n"
+        + "## Use\n\n    cail eval --policy FOLDER"
+        + ("" if card.task.startswith(f"{DATA}:") else f" --task {card.task} --episodes 100 --seed 0")
+        + "\n\nIn Python, without torch: `cail_core.load_policy(folder).act(observation)`"
+        + (", in the units above.\n" if card.action_low else ".\n")
     )
+
+
+def _actions_text(card: PolicyCard) -> str:
+    if not card.action_low:
+        return (f"{len(card.action_names)} actions in [-1, 1], where 1 means {card.action_scale}: "
+                f"{', '.join(card.action_names)}.\n\n")
+    units = card.action_units or [""] * len(card.action_names)
+    rows = "".join(f"| {name} | {low:.6g} | {high:.6g} | {unit} |\n" for name, low, high, unit in
+                   zip(card.action_names, card.action_low, card.action_high, units, strict=True))
+    return (f"{len(card.action_names)} actions. The network gives numbers in [-1, 1], which stand for:\n\n"
+            f"| action | -1 | 1 | unit |\n| --- | --- | --- | --- |\n{rows}\n")

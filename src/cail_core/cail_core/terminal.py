@@ -57,7 +57,10 @@ class Terminal:
     @property
     def size(self) -> tuple[int, int]:
         """Columns and lines, as they are now: a window can be resized."""
-        found = os.get_terminal_size(self._out)
+        try:
+            found = os.get_terminal_size(self._out)
+        except OSError:  # the line is gone; `keys` says so
+            return 80, 24
         return found.columns or 80, found.lines or 24  # a serial line does not know
 
     def __enter__(self) -> Terminal:
@@ -84,8 +87,9 @@ class Terminal:
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show `lines` from the top; each has been made to fit the width with `fit`."""
-        shown = lines[: self.size[1]]
-        self._write("\x1b[H" + "\x1b[K\r\n".join(shown) + "\x1b[K\x1b[J")
+        with suppress(OSError):  # the line may be gone; `keys` says so
+            shown = lines[: self.size[1]]
+            self._write("\x1b[H" + "\x1b[K\r\n".join(shown) + "\x1b[K\x1b[J")
 
     def keys(self, timeout_s: float) -> list[str]:
         """The keys pressed, in order: letters as they are, others by name. Waits for the first one at most so long.
@@ -94,7 +98,10 @@ class Terminal:
         """
         if not self._ready(timeout_s):
             return []
-        data = os.read(self._in, 4096)
+        try:
+            data = os.read(self._in, 4096)
+        except OSError:  # the terminal was closed
+            data = b""
         if not data:
             return ["end"]
         text = data.decode("utf-8", "replace")

@@ -23,8 +23,8 @@ from cail_core import durable
 from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import delete, set_ranking
-from cail_core.demos.ranking import provenance
 from cail_core.demos.writer import DemoWriter
+from cail_core.ranking.ranks import provenance
 
 LIKE = features()
 EPISODES = [episode(3 + i, i, LIKE, truncated=i % 2 == 0) for i in range(5)]

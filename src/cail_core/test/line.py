@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from cail_core.algorithms.learners import make_learner
-from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.algorithms.method import method_config, read_part
+from cail_core.algorithms.settings import MethodConfig
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.evaluation import evaluate
 from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Step, TaskSpec
@@ -86,28 +87,30 @@ def demonstrations(
                           np.arange(len(people) + 1, dtype=np.int64) * STEPS, rank, [f"person-{who}" for who in people])
 
 
-def small(method: str, **changes: Any) -> MethodConfig:
-    """The installed settings with less work, enough for a line."""
-    c = method_config(method)
-    return replace(
-        c, discriminator=replace(c.discriminator, steps=10, batch=200, hidden=[32, 32]), cloning=replace(c.cloning, batch=200),
-        ppo=replace(c.ppo, rollout_steps=1000, num_envs=50, epochs=5, minibatch=500, learning_rate=1e-3, initial_log_std=-1.0),
-        classifier=replace(c.classifier, steps=200, batch=200, hidden=[32, 32], rate=1e-3),
-        reward=replace(c.reward, hidden=[32, 32], rate=1e-3, steps=200, batch=32, snippet=5),
-        noise=replace(c.noise, levels=11, rollouts=4, cloning_steps=100, airl_steps=6000),
-        dwbc=replace(c.dwbc, hidden=[32, 32], rate=1e-3), **changes)
+SMALL: dict[str, Any] = {
+    "discriminator.updates": 10, "discriminator.batch_size": 200, "discriminator.hidden": [32, 32], "cloning.batch_size": 200,
+    "ppo.rollout_steps": 1000, "ppo.num_envs": 50, "ppo.epochs": 5, "ppo.minibatch": 500, "ppo.learning_rate": 1e-3,
+    "ppo.initial_log_std": -1.0, "classifier.steps": 200, "classifier.batch_size": 200, "classifier.hidden": [32, 32],
+    "classifier.learning_rate": 1e-3, "reward.hidden": [32, 32], "reward.learning_rate": 1e-3, "reward.steps": 200,
+    "reward.batch_size": 32, "reward.snippet": 5, "noise.levels": 11, "noise.rollouts": 4, "noise.cloning_steps": 100,
+    "noise.airl_steps": 6000, "dwbc.hidden": [32, 32], "dwbc.learning_rate": 1e-3,
+}
 
 
-def learned_return(demos: Demonstrations, config: MethodConfig, steps: int, seed: int = 0) -> float:
+def small(method: str, **changes: Any) -> Any:
+    """The installed settings with less work, enough for a line; `changes` are settings of the first level."""
+    return replace(method_config(method, changes=read_part(method, SMALL)), **changes)
+
+
+def learned_return(method: str, demos: Demonstrations, config: MethodConfig, steps: int, seed: int = 0) -> float:
     """The return of the policy after `steps`."""
     torch.set_num_threads(1)
-    learner = make_learner(Line(), demos, config, seed)
+    learner = make_learner(method, Line(), demos, config, seed)
     learner.begin_segment(0)
     while learner.done < steps:
         learner.iterate()
     learner.close()
     return evaluate(Line(), lambda o: learner.actor.mode(torch.as_tensor(o)).detach().numpy(), 100).mean
-
 
 
 def aim_return(aim: float) -> float:

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.absorbing import flagged, padded, standardised, tail
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.learners import AdversarialLearner
 from cail_core.algorithms.method import method_config
+from cail_core.algorithms.trainers.absorbing import flagged, padded, standardised, tail
+from cail_core.algorithms.trainers.adversarial import AdversarialLearner
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.rollout import collect
 from cail_core.tasks.base import Step, TaskSpec
@@ -112,7 +113,8 @@ def test_a_constant_on_every_learned_reward_changes_nothing() -> None:
 
 
 def test_steps_left_are_counted_from_each_episodes_own_start() -> None:
-    learner = AdversarialLearner(Walk(), walkers(), method_config("airl"), 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    learner = make_learner("airl", Walk(), walkers(), method_config("airl"), 0)  # type: ignore[arg-type]
+    assert isinstance(learner, AdversarialLearner)
     learner.begin_segment(0)
 
     class Left:
@@ -172,17 +174,10 @@ def duellists() -> Demonstrations:
                           np.zeros(40, dtype=np.int64))
 
 
-def rounds_fought(absorbing: bool) -> float:
-    """How long an episode lasts after training, by the task's own reward of 1 for each round."""
+def test_giving_up_does_not_pay() -> None:
+    """By the task's own reward of 1 for each round: how long an episode lasts after training."""
     torch.set_num_threads(1)
-    config = method_config("airl")
-    config = replace(config, absorbing=absorbing,
-                     ppo=replace(config.ppo, rollout_steps=1000, num_envs=50, minibatch=250, learning_rate=1e-3))
-    learner = AdversarialLearner(Duel(), duellists(), config, 0, torch.Generator().manual_seed(0))  # type: ignore[arg-type]
+    config = method_config("airl", changes={"ppo.rollout_steps": 1000, "ppo.minibatch": 250, "ppo.learning_rate": 1e-3})
+    learner = make_learner("airl", Duel(), duellists(), config, 0)  # type: ignore[arg-type]
     learner.begin_segment(0)
-    return float(np.mean([learner.iterate()["return"] for _ in range(25)][-5:]))
-
-
-def test_giving_up_pays_without_absorbing_states_and_not_with_them() -> None:
-    assert rounds_fought(absorbing=False) < 5
-    assert rounds_fought(absorbing=True) > 15
+    assert float(np.mean([learner.iterate()["return"] for _ in range(25)][-5:])) > 15

@@ -13,22 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from line import GOAL, MIXED, STEPS, Line, demonstrations, small
+from line import GOAL, MIXED, SMALL, STEPS, Line, demonstrations, small
 
-from cail_core.algorithms.absorbing import padded
-from cail_core.algorithms.baselines import DwbcConfig, RewardConfig
+from cail_core.algorithms.baselines.drex import DrexLearner, noisy_rollouts
+from cail_core.algorithms.baselines.dwbc import DwbcSettings, discriminator_loss, expert_episodes, policy_weights
+from cail_core.algorithms.baselines.ic_gail import IcGail
+from cail_core.algorithms.baselines.labels import pair_labels, rank_labels
+from cail_core.algorithms.baselines.rinse import arc_length, smoothness, trajectory_scores
+from cail_core.algorithms.baselines.ssrr import Sigmoid, SsrrLearner, SsrrReward, fit_sigmoid
+from cail_core.algorithms.baselines.trex import SnippetReward, Trajectories, ranked
+from cail_core.algorithms.baselines.two_iwil import cu_risk, predicted_confidence
 from cail_core.algorithms.batch import Batch, demo_batch
-from cail_core.algorithms.drex import DrexLearner, noisy_rollouts
-from cail_core.algorithms.dwbc import discriminator_loss, expert_episodes, policy_weights
-from cail_core.algorithms.gail import Gail
-from cail_core.algorithms.ic_gail import IcGail
-from cail_core.algorithms.labels import pair_labels, rank_labels
-from cail_core.algorithms.learners import CloningLearner, make_learner
-from cail_core.algorithms.method import method_config
-from cail_core.algorithms.rinse import arc_length, smoothness, trajectory_scores
-from cail_core.algorithms.ssrr import Sigmoid, SsrrLearner, SsrrReward, fit_sigmoid
-from cail_core.algorithms.trex import SnippetReward, Trajectories, ranked
-from cail_core.algorithms.two_iwil import cu_risk, predicted_confidence
+from cail_core.algorithms.inner.gail import Gail
+from cail_core.algorithms.method import method_config, read_part
+from cail_core.algorithms.registry import get_method
+from cail_core.algorithms.settings import RewardConfig
+from cail_core.algorithms.trainers.absorbing import padded
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
 from cail_core.policy import load_policy
@@ -100,7 +101,7 @@ def test_labels_weigh_pair_by_pair() -> None:
 
 def test_2iwil_predicts_who_is_good_from_two_labelled_trajectories() -> None:
     demos = demonstrations(**MIXED, ranked=1)
-    confidence = predicted_confidence(demos, small("2iwil"), generator()).reshape(-1, STEPS)
+    confidence = predicted_confidence(demos, small("2iwil").classifier, generator(), 200).reshape(-1, STEPS)
     assert confidence[0].unique().tolist() == [1.0]
     unlabelled = torch.cat([confidence[1:20], confidence[21:]]).mean(dim=1)
     assert float(unlabelled[:19].min()) > float(unlabelled[19:].max()) + 0.2
@@ -206,7 +207,7 @@ def generator_of(seed: int) -> torch.Generator:
 
 def test_less_noise_ranks_higher_and_only_beyond_the_margin() -> None:
     demos = demonstrations((0.5,), (0.1,), episodes=20)
-    clone = CloningLearner(demos, small("bc"), generator(), STEPS)
+    clone = make_learner("bc", Line(), demos, small("bc"), 0)
     while clone.done < 200:
         clone.iterate()
     rollouts, steps = noisy_rollouts(Line(), clone.actor, 11, 10, seed=0, generator=generator())
@@ -222,7 +223,7 @@ def test_less_noise_ranks_higher_and_only_beyond_the_margin() -> None:
 
 def test_noise_zero_is_the_policy_and_noise_one_forgets_it() -> None:
     demos = demonstrations((0.5,), (0.1,), episodes=5)
-    actor = CloningLearner(demos, small("bc"), generator(), STEPS).actor
+    actor = make_learner("bc", Line(), demos, small("bc"), 0).actor
     rollouts, _ = noisy_rollouts(Line(), actor, 2, 50, seed=0, generator=generator())
     half = 50 * STEPS
     with torch.no_grad():
@@ -234,9 +235,9 @@ def test_noise_zero_is_the_policy_and_noise_one_forgets_it() -> None:
 
 def test_drex_takes_no_label() -> None:
     demos = demonstrations(**MIXED)
-    learner = make_learner(Line(), demos, small("d-rex"), 0)
+    learner = make_learner("d-rex", Line(), demos, small("d-rex"), 0)
     assert isinstance(learner, DrexLearner)
-    assert not method_config("d-rex").needs_ranking
+    assert not get_method("d-rex").needs_ranking
     learner.begin_segment(0)
     learner.iterate()
     assert learner.done == 1000 + 11 * 4 * STEPS  # its own rollouts count as steps too
@@ -269,7 +270,7 @@ def test_ssrr_regression_by_hand() -> None:
 
 def test_ssrr_shows_airls_policy_until_it_has_its_own() -> None:
     config = small("ssrr")
-    learner = make_learner(Line(), demonstrations((0.5,), (0.1,), episodes=5),
+    learner = make_learner("ssrr", Line(), demonstrations((0.5,), (0.1,), episodes=5),
                            replace(config, noise=replace(config.noise, airl_steps=1500)), 0)
     assert isinstance(learner, SsrrLearner)
     learner.begin_segment(0)
@@ -284,8 +285,9 @@ def test_ssrr_shows_airls_policy_until_it_has_its_own() -> None:
 
 def test_ssrrs_own_policy_starts_from_a_clone_where_the_first_did() -> None:
     config = small("ssrr")
-    learner = make_learner(Line(), demonstrations((0.5,), (0.1,), episodes=5),
-                           replace(config, clone=300, critic_first=9, noise=replace(config.noise, airl_steps=1000)), 0)
+    learner = make_learner("ssrr", Line(), demonstrations((0.5,), (0.1,), episodes=5),
+                           replace(config, bc_warmup_steps=300, critic_warmup_iterations=9,
+                                   noise=replace(config.noise, airl_steps=1000)), 0)
     assert isinstance(learner, SsrrLearner)
     learner.begin_segment(0)
 
@@ -324,7 +326,7 @@ def test_steady_people_are_kept() -> None:
     score = trajectory_scores(demos, 0.05)
     assert np.median(score[:20]) > np.median(score[20:])
     config = small("rinse")
-    learner = make_learner(Line(), demos, config, 0)
+    learner = make_learner("rinse", Line(), demos, config, 0)
     kept = learner.confidence().reshape(-1, STEPS)
     assert torch.equal(kept.amax(1), kept.amin(1))
     assert int((kept[:, 0] > 0).sum()) == 10  # a quarter of 40
@@ -339,10 +341,10 @@ def test_dwbc_losses_by_hand() -> None:
     expert, other = logit(0.8), logit(0.25)
     loss = 0.5 * -math.log(0.8) - math.log(0.75) - 0.5 * -math.log(0.2)
     assert float(discriminator_loss(expert, other, 0.5)) == pytest.approx(loss, abs=1e-6)
-    on_expert, on_other = policy_weights(expert, other, DwbcConfig())
+    on_expert, on_other = policy_weights(expert, other, DwbcSettings())
     assert float(on_expert) == pytest.approx(7.5 - 0.5 / (0.8 * 0.2))
     assert float(on_other) == pytest.approx(1 / 0.75)
-    assert float(policy_weights(expert, logit(0.99), DwbcConfig())[1]) == pytest.approx(10.0)  # d is cut at 0.9
+    assert float(policy_weights(expert, logit(0.99), DwbcSettings())[1]) == pytest.approx(10.0)  # d is cut at 0.9
 
 
 def test_dwbc_takes_the_best_ranked_as_the_experts() -> None:
@@ -359,10 +361,9 @@ def test_dwbc_takes_the_best_ranked_as_the_experts() -> None:
 def test_a_resumed_run_is_the_same_as_a_whole_one(method: str, tmp_path: Path) -> None:
     """SSRR is cut once while AIRL runs and once after."""
     demos = demonstrations(**MIXED, ranked=2)
-    config = small(method, checkpoint_every=1)
-    config = replace(config, noise=replace(config.noise, levels=3, cloning_steps=50, airl_steps=2000),
-                     reward=replace(config.reward, steps=10), classifier=replace(config.classifier, steps=10))
-    cuts = (50, 100, 150) if config.offline else (1000, 3000, 5000)
+    less = {"noise.levels": 3, "noise.cloning_steps": 50, "noise.airl_steps": 2000, "reward.steps": 10, "classifier.steps": 10}
+    config = method_config(method, changes={**read_part(method, {**SMALL, **less}), "checkpoint_every": 1})
+    cuts = (50, 100, 150) if get_method(method).offline else (1000, 3000, 5000)
 
     def run(out: Path, steps: int) -> None:
         train(Line(), demos, method, config, seed=0, out=out, steps=steps)
@@ -389,7 +390,7 @@ def test_methods_without_labels_ignore_the_ranking(method: str) -> None:
     """The same weights come out whatever the ranks are."""
     outcomes = []
     for ranks in (0, 2):
-        learner = make_learner(Line(), demonstrations(**MIXED, ranked=ranks), small(method), 0)
+        learner = make_learner(method, Line(), demonstrations(**MIXED, ranked=ranks), small(method), 0)
         learner.begin_segment(0)
         learner.iterate()
         outcomes.append(learner.actor.net[0].weight)

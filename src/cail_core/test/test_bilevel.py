@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from cail_core.algorithms.airl import Airl
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.bc import BehaviourCloning
-from cail_core.algorithms.bilevel import Parameters, Terms, bilevel_step, confidence_gradient, mean_one, tracked
-from cail_core.algorithms.gail import Gail
-from cail_core.algorithms.inner import PairLearner
-from cail_core.algorithms.optim import Adam
-from cail_core.algorithms.outer import RankedTrajectories, ranking_loss
+from cail_core.algorithms.eq7.cail import Cail
+from cail_core.algorithms.eq7.gradient import Parameters, Terms, confidence_gradient, mean_one, requires_grad_copy
+from cail_core.algorithms.eq7.optim import Adam, Sgd
+from cail_core.algorithms.eq7.outer import RankedTrajectories, ranking_loss
+from cail_core.algorithms.inner.airl import Airl
+from cail_core.algorithms.inner.base import PairLearner
+from cail_core.algorithms.inner.bc import BehaviourCloning
+from cail_core.algorithms.inner.gail import Gail
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.rl.networks import TanhGaussianActor
 
@@ -63,7 +64,7 @@ def test_confidence_gradient_equals_central_differences(name: str, loss: str) ->
         return ranking_loss(trajectories.returns(learner.reward(t, trajectories.batch)), rank, loss)
 
     beta = torch.as_tensor(rng.uniform(0.5, 1.5, 7))
-    terms = learner.terms(tracked(theta), demo, other)
+    terms = learner.terms(requires_grad_copy(theta), demo, other)
     slope_of_reward = {key: s for key, s in grad(learner.loss)(theta, beta, demo, other).items() if key in learner.ranking()}
     slope, value = confidence_gradient(theta, beta, slope_of_reward, terms, lambda t: learner.reward(t, demo), outer, mu)
     assert float(value) == pytest.approx(float(outer(pseudo_update(beta))))
@@ -77,6 +78,21 @@ def test_confidence_gradient_equals_central_differences(name: str, loss: str) ->
     assert float(slope.abs().max()) > 0  # no dead output: every learner passes a gradient to the confidences
 
 
+class Beta:
+    """β by plain gradient steps, no lower than `least`; the squared norm of each gradient is kept."""
+
+    def __init__(self, value: Tensor, alpha: float, least: float = 0.0) -> None:
+        self.value, self.alpha, self.least = value, alpha, least
+        self.squares: list[float] = []
+
+    def of(self, rows: Tensor) -> Tensor:
+        return self.value[rows]
+
+    def update(self, rows: Tensor, grad: Tensor) -> None:
+        self.squares.append(float(grad.pow(2).sum()))
+        self.value = self.value.index_copy(0, rows, (self.value[rows] - self.alpha * grad).clamp_min(self.least))
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_step_is_eq_7_line_by_line(name: str) -> None:
     """Against the three lines written out with torch.func and a second backward pass; θ itself is left alone."""
@@ -85,7 +101,8 @@ def test_a_step_is_eq_7_line_by_line(name: str) -> None:
     demo, other = random_batch(7, rng), random_batch(6, rng)
     theta, mu, alpha = learner.theta(), 0.05, 0.3
     kept = {key: value.clone() for key, value in theta.items()}
-    beta = [torch.as_tensor(rng.uniform(0.5, 1.5, 7))]
+    start = torch.as_tensor(rng.uniform(0.5, 1.5, 7))
+    beta = Beta(start.clone(), alpha)
 
     def outer(t: Parameters) -> Tensor:
         return learner.reward(t, other).square().sum()
@@ -93,17 +110,15 @@ def test_a_step_is_eq_7_line_by_line(name: str) -> None:
     def through(b: Tensor) -> Tensor:
         return outer({key: theta[key] - mu * slope for key, slope in grad(learner.loss)(theta, b, demo, other).items()})
 
-    after = beta[0] - alpha * grad(through)(beta[0])
+    after = start - alpha * grad(through)(start)
     expected = {key: theta[key] - mu * slope for key, slope in grad(learner.loss)(theta, after, demo, other).items()}
 
-    found, result = bilevel_step(
-        theta, lambda: beta[-1], lambda slope: beta.append(beta[-1] - alpha * slope),
-        lambda slope: {key: theta[key] - mu * slope[key] for key in theta},
-        lambda t: learner.terms(t, demo, other), lambda t: learner.reward(t, demo), outer, mu, None, learner.ranking(),
-    )
-    assert torch.allclose(beta[-1], after, rtol=1e-9, atol=1e-12)
-    assert float((after - beta[0]).abs().max()) > 1e-6
-    assert all(torch.allclose(found[key], expected[key], rtol=1e-9, atol=1e-12) for key in theta)
+    cail = Cail(learner, beta, outer, Sgd(mu), mu=mu)
+    cail.theta = theta
+    result = cail.step(torch.arange(7), demo, other, gate=None)
+    assert torch.allclose(beta.value, after, rtol=1e-9, atol=1e-12)
+    assert float((after - start).abs().max()) > 1e-6
+    assert all(torch.allclose(cail.theta[key], expected[key], rtol=1e-9, atol=1e-12) for key in theta)
     assert result.inner == pytest.approx(float(learner.loss(theta, after, demo, other)))
     assert all(torch.equal(theta[key], kept[key]) for key in theta)
 
@@ -113,35 +128,51 @@ def test_weights_have_mean_one_whatever_the_scale() -> None:
     assert mean_one(torch.tensor([10.0, 30.0])).tolist() == [0.5, 1.5]
 
 
-class Toy:
-    """Two kinds of demonstrators pull θ to +1 and −1: L_in = Σ βᵢ‖θ − aᵢ‖²/2n, L_out = ‖θ − 1‖²/2. Convex in θ."""
+class Pulled(PairLearner):
+    """Two kinds of demonstrators pull θ to +1 and −1: L_in = Σ βᵢ‖θ − aᵢ‖²/2n. Convex in θ."""
 
-    def __init__(self, alpha: float, mu: float, gate: float | None) -> None:
+    def __init__(self) -> None:
+        super().__init__()
+        self.x = torch.nn.Parameter(torch.tensor([-0.5], dtype=torch.float64))
         self.pulls = torch.tensor([[1.0], [1.1], [-1.0], [-0.9]], dtype=torch.float64)
-        self.theta: Parameters = {"x": torch.tensor([-0.5], dtype=torch.float64)}
-        self.beta = torch.ones(4, dtype=torch.float64)
-        self.alpha, self.mu, self.gate = alpha, mu, gate
-        self.slopes: list[float] = []
 
-    def reward(self, theta: Parameters) -> Tensor:
+    def reward(self, theta: Parameters, batch: Batch) -> Tensor:
         return -(theta["x"] - self.pulls).pow(2).sum(1) / 2
 
-    def terms(self, theta: Parameters) -> Terms:
-        reward = self.reward(theta)
+    def terms(self, theta: Parameters, demo: Batch, other: Batch) -> Terms:
+        reward = self.reward(theta, demo)
         return Terms(-reward, torch.zeros((), dtype=torch.float64), reward)
+
+
+class Toy:
+    """Eq. 7 on `Pulled` with L_out = ‖θ − 1‖²/2."""
+
+    def __init__(self, alpha: float, mu: float, gate: float | None) -> None:
+        self.confidence = Beta(torch.ones(4, dtype=torch.float64), alpha, least=1e-3)
+        self.cail = Cail(Pulled(), self.confidence, self.outer, Sgd(mu), mu=mu)
+        self.gate, self._batch = gate, random_batch(4, np.random.default_rng(0))
+
+    @property
+    def theta(self) -> Parameters:
+        return self.cail.theta
+
+    @theta.setter
+    def theta(self, value: Parameters) -> None:
+        self.cail.theta = value
+
+    @property
+    def beta(self) -> Tensor:
+        return self.confidence.value
+
+    @property
+    def slopes(self) -> list[float]:
+        return self.confidence.squares
 
     def outer(self, theta: Parameters) -> Tensor:
         return (theta["x"] - 1.0).pow(2).sum() / 2
 
     def step(self) -> bool:
-        def update(slope: Tensor) -> None:
-            self.slopes.append(float(slope.pow(2).sum()))
-            self.beta = (self.beta - self.alpha * slope).clamp_min(1e-3)
-
-        self.theta, result = bilevel_step(self.theta, lambda: self.beta, update,
-                                          lambda slope: {"x": self.theta["x"] - self.mu * slope["x"]},
-                                          self.terms, self.reward, self.outer, self.mu, self.gate)
-        return result.accepted
+        return self.cail.step(torch.arange(4), self._batch, self._batch, gate=self.gate).accepted
 
 
 def test_confidence_moves_towards_those_who_help() -> None:

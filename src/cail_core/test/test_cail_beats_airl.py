@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 
-from cail_core.algorithms.learners import make_learner
-from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.methods import demonstrate
+from cail_bench.methods import demonstrate
+from cail_core.algorithms.method import method_config, read_part
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.evaluation import evaluate
 from cail_core.tasks.pointmass import PointMass
 
@@ -22,9 +20,8 @@ def final_return(method: str, seed: int) -> float:
     """A short run; the last policy on 50 episodes of its own."""
     torch.set_num_threads(1)
     task = PointMass()
-    config = method_config(method)
-    config = replace(config, before=replace(config.before, steps=150), ppo=replace(config.ppo, rollout_steps=2500))
-    learner = make_learner(task, demonstrate(task, "paper", seed)[0], config, seed)
+    config = method_config(method, changes=read_part(method, {"offline_confidence.steps": 150, "ppo.rollout_steps": 2500}))
+    learner = make_learner(method, task, demonstrate(task, "paper", seed)[0], config, seed)
     learner.begin_segment(0)
     while learner.done < 50_000:
         learner.iterate()

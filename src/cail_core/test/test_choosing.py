@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from cail_core.cli import main
-from cail_core.demos.choosing import unalike
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
+from cail_core.ranking.diverse import unalike
 
 
 def three_kinds(counts: tuple[int, int, int] = (50, 45, 5)) -> tuple[Demonstrations, list[int]]:

@@ -304,7 +304,7 @@ def test_two_visible_installs_of_a_command_are_one_command(tmp_path: Path) -> No
     other = tmp_path / "cail_core-0.0.1.dist-info"  # as a sourced colcon workspace beside a pip install looks
     other.mkdir()
     (other / "METADATA").write_text("Metadata-Version: 2.1\nName: cail-core\nVersion: 0.0.1\n")
-    (other / "entry_points.txt").write_text("[cail.commands]\nbench = cail_core.commands.bench:register\n")
+    (other / "entry_points.txt").write_text("[cail.commands]\nbench = cail_bench.command:register\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run([sys.executable, "-m", "cail_core.cli", "--help"], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr

@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.cail import learn_confidence_before
-from cail_core.algorithms.confidence import ConfidenceConfig, FreeConfidence, capped, make_confidence, sharpened
+from cail_bench.methods import demonstrate, spearman
+from cail_core.algorithms.eq7.cail import learn_confidence_offline
+from cail_core.algorithms.eq7.confidence import Confidence, capped, sharpened
 from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.methods import demonstrate, spearman
+from cail_core.algorithms.settings import ConfidenceConfig
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.tasks.pointmass import PointMass
 from cail_core.training.run import demonstrator_means
+
+PAPER = ConfidenceConfig(update="additive", alpha=0.1, share=0.0, scale="none")
 
 
 def demos() -> Demonstrations:
@@ -23,19 +26,17 @@ def demos() -> Demonstrations:
 
 
 def test_confidence_starts_at_one_for_every_pair() -> None:
-    for model in ("vector", "network"):
-        made = make_confidence(demos(), ConfidenceConfig(model=model), torch.Generator().manual_seed(0))
-        assert made.all().tolist() == pytest.approx([1.0] * 5, abs=1e-5)
+    assert Confidence(demos(), ConfidenceConfig()).all().tolist() == pytest.approx([1.0] * 5, abs=1e-5)
 
 
 def test_additive_update_is_eq_5_cut_at_zero() -> None:
-    beta = FreeConfidence(demos(), ConfidenceConfig(alpha=0.5))
+    beta = Confidence(demos(), replace(PAPER, alpha=0.5))
     beta.update(torch.tensor([0, 3]), torch.tensor([-1.0, 4.0]))
     assert beta.of(torch.arange(5)).tolist() == [1.5, 1.0, 1.0, 0.0, 1.0]
 
 
 def test_multiplicative_update_keeps_every_confidence_above_zero() -> None:
-    beta = FreeConfidence(demos(), ConfidenceConfig(update="multiplicative", alpha=0.5))
+    beta = Confidence(demos(), replace(PAPER, update="multiplicative", alpha=0.5))
     beta.update(torch.tensor([0, 3]), torch.tensor([-2.0, 4.0]))
     assert beta.of(torch.tensor([0, 3])).tolist() == pytest.approx([np.e, np.exp(-2)], rel=1e-6)
     for _ in range(1000):
@@ -45,16 +46,16 @@ def test_multiplicative_update_keeps_every_confidence_above_zero() -> None:
 
 
 def test_a_shared_gradient_moves_a_whole_trajectory() -> None:
-    beta = FreeConfidence(demos(), ConfidenceConfig(alpha=1.0, share=1.0))
+    beta = Confidence(demos(), replace(PAPER, alpha=1.0, share=1.0))
     beta.update(torch.tensor([2, 3]), torch.tensor([-1.0, 0.0]))  # mean −0.5 over episode 1; its pair 4 is not in the batch
     assert beta.of(torch.arange(5)).tolist() == [1.0, 1.0, 1.5, 1.5, 1.5]
-    half = FreeConfidence(demos(), ConfidenceConfig(alpha=1.0, share=0.5))
+    half = Confidence(demos(), replace(PAPER, alpha=1.0, share=0.5))
     half.update(torch.tensor([2, 3]), torch.tensor([-1.0, 0.0]))
     assert half.of(torch.arange(5)).tolist() == [1.0, 1.0, 1.75, 1.25, 1.0]
 
 
 def test_peak_scale_does_not_amplify_what_is_left_when_the_gradient_vanishes() -> None:
-    beta = FreeConfidence(demos(), ConfidenceConfig(alpha=0.1, scale="peak"))
+    beta = Confidence(demos(), replace(PAPER, alpha=0.1, scale="peak"))
     rows = torch.arange(5)
     beta.update(rows, torch.full((5,), -7.0))
     assert beta.of(rows).tolist() == pytest.approx([1.1] * 5)  # α times a gradient of size 1, whatever its unit
@@ -94,9 +95,9 @@ def test_one_that_stands_out_does_not_outweigh_the_others() -> None:
 def test_confidence_from_ten_ranks_is_monotone_in_the_demonstrators_quality(seed: int) -> None:
     torch.set_num_threads(1)
     config = method_config("cail-bc")
-    config = replace(config, before=replace(config.before, steps=150, batch=500))
+    config = replace(config, offline_confidence=replace(config.offline_confidence, steps=150, batch_size=500))
     data, returns = demonstrate(PointMass(), "paper", seed)
-    learned, _ = learn_confidence_before(data, config, torch.Generator().manual_seed(seed), horizon=50)
+    learned = learn_confidence_offline(data, config, torch.Generator().manual_seed(seed), horizon=50)
     confidence = learned.confidence
     means = demonstrator_means(data, confidence.all())
     assert spearman([means[name] for name in ("expert", "good", "fair", "poor", "hopeless")], [4, 3, 2, 1, 0]) >= 0.9

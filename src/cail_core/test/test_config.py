@@ -65,3 +65,18 @@ def test_a_key_given_twice_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text("rate: 1\nrate: 2\n")
     with pytest.raises(ConfigError, match="given twice: rate"):
         load_config(Settings, tmp_path / "f.yaml")
+
+
+def test_a_package_brings_its_own_files_and_replaces_none_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    about, files = tmp_path / "cups-0.0.dist-info", tmp_path / "cups" / "config"
+    about.mkdir()
+    files.mkdir(parents=True)
+    (tmp_path / "cups" / "__init__.py").write_text("raise AssertionError('looking for a file imports nothing')")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: cups\nVersion: 0.0\n")
+    (about / "entry_points.txt").write_text("[cail.tasks]\nstack-cups = cups.task:Cups\nlost = nowhere.at:All\n")
+    (files / "stack-cups.yaml").write_text("max_speed: 0.1\n")
+    (files / "pointmass.yaml").write_text("max_steps: 1\n")
+    ours = find_config("pointmass")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_config("stack-cups") == files / "stack-cups.yaml"
+    assert find_config("pointmass") == ours

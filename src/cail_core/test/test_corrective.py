@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.corrective import Corrections, displaced
-from cail_core.algorithms.learners import CloningLearner
 from cail_core.algorithms.method import method_config
+from cail_core.algorithms.trainers.base import make_learner
+from cail_core.algorithms.trainers.corrective import Corrections, displaced
 from cail_core.demos.demonstrations import Demonstrations
+from cail_core.tasks.base import TaskSpec
 
 DT = 0.1
 
@@ -76,12 +75,18 @@ def demonstrations() -> Demonstrations:
     return Demonstrations(*columns, np.zeros(400, bool), np.array(starts), rank)
 
 
+class Plane:
+    """Only what a method without an environment asks for."""
+
+    spec = TaskSpec("plane", "", "none", 20, 20, ("x", "y"), ("dx", "dy"))
+
+
 @pytest.mark.parametrize("corrective", [0.0, 1.0])
 def test_a_clone_pushed_off_the_line_comes_back_only_with_corrective_labels(corrective: float) -> None:
-    config = method_config("cail-bc")
-    cloning = replace(config.cloning, corrective=corrective, back_over=4.0, batch=200)
-    config = replace(config, trusted=0.4, cloning=cloning, before=replace(config.before, steps=100, batch=200))
-    learner = CloningLearner(demonstrations(), config, generator(), 20)
+    config = method_config("cail-bc", changes={
+        "trusted_fraction": 0.4, "cloning.corrective_noise_steps": corrective, "cloning.corrective_horizon": 4.0,
+        "cloning.batch_size": 200, "offline_confidence.steps": 100, "offline_confidence.batch_size": 200})
+    learner = make_learner("cail-bc", Plane(), demonstrations(), config, 0)  # type: ignore[arg-type]
     for _ in range(20):
         learner.iterate()
     with torch.no_grad():

@@ -37,7 +37,7 @@ def test_doctor_says_when_two_pybullets_lie_over_each_other(tmp_path: Path) -> N
     said = subprocess.run(ask, capture_output=True, text=True, env=env, cwd=tmp_path).stdout
     assert "found pybullet and pybullet-arm64, which overwrite each other: pip uninstall -y pybullet pybullet-arm64" in said
     assert "nothing is missing" not in said
-    load = [sys.executable, "-c", "from cail_sim.bullet import load_pybullet\nload_pybullet()"]
+    load = [sys.executable, "-c", "from cail_sim.bullet.engine import load_pybullet\nload_pybullet()"]
     refused_to = subprocess.run(load, capture_output=True, text=True, env=env, cwd=tmp_path)
     assert refused_to.returncode != 0
     assert "MissingDependency: expected one PyBullet, found pybullet and pybullet-arm64" in refused_to.stderr

@@ -10,9 +10,9 @@ from builders import episode, features, same_episode, write
 from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import delete, merge, parse_ids, set_ranking, split
-from cail_core.demos.ranking import provenance
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput
+from cail_core.ranking.ranks import provenance
 
 
 def test_delete_keeps_the_others_and_their_ranks(dataset: DemoDataset) -> None:

@@ -90,7 +90,7 @@ def test_npz_with_a_fixed_episode_length_keeps_states_carried_over_a_reset_and_s
     # A recorder that keeps the old state after a reset hides the ends: only the length tells them.
     arrays = transitions([12])
     np.savez(tmp_path / "a.npz", **arrays)
-    dataset, notes = import_demos(tmp_path / "a.npz", tmp_path / "d", episode_length=4)
+    dataset, notes = import_demos(tmp_path / "a.npz", tmp_path / "d", episode_length=4, fps=10)
     assert [row.length for row in dataset.rows] == [4, 4, 4]
     assert dataset.column(TRUNCATED)[[3, 7, 11]].all()
     assert len(notes) == 1
@@ -194,7 +194,7 @@ def robomimic_file(path: Path, *, next_obs: bool = True) -> None:
 
 def test_robomimic_observations_stand_side_by_side_and_masks_name_the_operators(tmp_path: Path) -> None:
     robomimic_file(tmp_path / "low_dim.hdf5")
-    dataset, notes = import_demos(tmp_path / "low_dim.hdf5", tmp_path / "d")
+    dataset, notes = import_demos(tmp_path / "low_dim.hdf5", tmp_path / "d", fps=10)
     assert [row.demonstrator for row in dataset.rows] == ["better_operator_1", "better", "unknown", "better"]  # demo 0, 1, 2, 10
     assert dataset.features[STATE].names == ("object_0", "object_1", "robot0_eef_pos_0", "robot0_eef_pos_1", "robot0_eef_pos_2")
     assert dataset.features[STATE].dtype == "float64"

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.airl import Airl
+from cail_bench.methods import demonstrate
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.bc import BehaviourCloning
-from cail_core.algorithms.gail import Gail
-from cail_core.algorithms.learners import make_learner
+from cail_core.algorithms.inner.airl import Airl
+from cail_core.algorithms.inner.bc import BehaviourCloning
+from cail_core.algorithms.inner.gail import Gail
 from cail_core.algorithms.method import method_config
-from cail_core.benchmarks.methods import demonstrate
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.evaluation import evaluate
 from cail_core.rl.networks import TanhGaussianActor
@@ -93,7 +93,7 @@ def test_recovers_a_point_mass_expert(method: str) -> None:
     task = PointMass()
     demos, returns = demonstrate(task, "paper", 0)
     expert = only(demos, "expert")
-    learner = make_learner(task, expert, method_config(method), seed=0)
+    learner = make_learner(method, task, expert, method_config(method), seed=0)
     learner.begin_segment(0)
     at_rest = evaluate(task, lambda o: np.zeros((len(o), 2), np.float32), 40).mean
     while learner.done < 60_000:

@@ -19,15 +19,15 @@ from person import Window, at_terminal
 
 from cail_core.cli import main
 from cail_core.demos import sketch as sketches
-from cail_core.demos.comparisons import FILE, Comparisons, choose
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import delete
 from cail_core.demos.episode import Episode, end_flags
 from cail_core.demos.facts import facts_of, view_of
 from cail_core.demos.features import ACTION, STATE, frame_features
-from cail_core.demos.ranking import from_groups, read_ranking
 from cail_core.demos.sketch import sketch
 from cail_core.errors import DatasetError
+from cail_core.ranking.comparisons import FILE, Comparisons, choose
+from cail_core.ranking.ranks import from_groups, read_ranking
 from cail_core.tasks import TaskSpec
 from cail_core.tasks.base import Thing, View
 from cail_core.terminal import fit, split_keys

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from cail_bench.demonstrators.oracle import Recipe, Snapshot, choose, recipe_of, save_demonstrators, train_oracle
 from cail_core.cli import main
 from cail_core.demos.collect import mix_of
 from cail_core.errors import BadInput
 from cail_core.evaluation import evaluate
 from cail_core.policy import load_policy
 from cail_core.rl.networks import TanhGaussianActor
-from cail_core.rl.oracle import Recipe, Snapshot, choose, recipe_of, save_demonstrators, train_oracle
 from cail_core.tasks.mujoco import Ant
 from cail_core.tasks.pointmass import PointMass
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.outer import RankedTrajectories, logistic, ranking_loss, rk
+from cail_core.algorithms.eq7.outer import RankedTrajectories, logistic, ranking_loss, rk
 from cail_core.demos.demonstrations import Demonstrations
 
 EPSILON = 1e-5

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from cail_core.algorithms.learners import make_learner
-from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.algorithms.pair_confidence import PairConfig, agreement_with, averaged, joined, refined, votes
-from cail_core.benchmarks.pair_measures import auc_within
+from cail_bench.pair_measures import auc_within
+from cail_core.algorithms.eq7.pair_confidence import agreement_with, averaged, joined, refined, votes
+from cail_core.algorithms.method import method_config
+from cail_core.algorithms.settings import MethodConfig, PairConfig
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.demos.demonstrations import Demonstrations
+from cail_core.errors import BadInput
 from cail_core.tasks import get_task
 from cail_core.training import train
+from cail_core.training.run import Run
 
-QUICK = PairConfig(rounds=1, steps=250, batch=128, hidden=32, window=1)
+QUICK = PairConfig(rounds=1, steps=250, batch_size=128, hidden=32, window=1)
 
 
 def demonstrations(episodes: list[tuple[np.ndarray, np.ndarray]], rank: list[int] | None = None) -> Demonstrations:
@@ -94,7 +98,7 @@ def test_two_ways_are_both_right_for_a_mixture_and_not_for_a_mean() -> None:
     demos.actions[:, 0], demos.actions[:, 1] = 0.5, np.repeat([0.9, -0.9] * 12, 30)
     demos.actions[bad, 1] = 0.0
     demos.actions[:] += rng.normal(0.0, 0.05, demos.actions.shape)
-    found = {ways: agreement_with(torch.ones(len(bad)), demos, replace(QUICK, ways=ways, steps=500),
+    found = {ways: agreement_with(torch.ones(len(bad)), demos, replace(QUICK, components=ways, steps=500),
                                   torch.Generator().manual_seed(0)).numpy() for ways in (1, 4)}
     assert auc_within(found[4], bad, demos.starts) > 0.9
     assert auc_within(found[1], bad, demos.starts) < 0.5
@@ -120,15 +124,16 @@ def test_ten_who_wait_do_not_outvote_those_who_pass_through() -> None:
         made.append((np.concatenate([np.repeat(states[:1], waits, 0), states]), np.concatenate([np.zeros((waits, 2)), action])))
         bad.append(np.arange(waits + 30) < waits)
     demos, flags = demonstrations(made), np.concatenate(bad)
-    found = {vote: agreement_with(torch.ones(len(flags)), demos, replace(QUICK, vote=vote, steps=500),
+    found = {vote: agreement_with(torch.ones(len(flags)), demos, replace(QUICK, min_vote=vote, steps=500),
                                   torch.Generator().manual_seed(0)).numpy() for vote in (0.01, 1.0)}
     assert auc_within(found[0.01], flags, demos.starts) > auc_within(found[1.0], flags, demos.starts) + 0.2
 
 
 def settings(rounds: int) -> MethodConfig:
     config = method_config("cail-bc", "pointmass")
-    return replace(config, before=replace(config.before, steps=20), cloning=replace(config.cloning, batch=50), checkpoint_every=1,
-                   pairs=PairConfig(rounds=rounds, steps=20, batch=50))
+    return replace(config, offline_confidence=replace(config.offline_confidence, steps=20),
+                   cloning=replace(config.cloning, batch_size=50), checkpoint_every=1,
+                   pairs=PairConfig(rounds=rounds, steps=20, batch_size=50))
 
 
 def ranked_line() -> Demonstrations:
@@ -143,7 +148,7 @@ def ranked_line() -> Demonstrations:
 def test_the_learner_weighs_pairs_by_their_own_confidence_or_all_of_a_demonstration_alike() -> None:
     demos = ranked_line()
     for rounds in (0, 1):
-        learner = make_learner(get_task("pointmass"), demos, settings(rounds), 0)
+        learner = make_learner("cail-bc", get_task("pointmass"), demos, settings(rounds), 0)
         for values in (learner.confidence(), learner.weight()):
             within = np.array([np.ptp(part) for part in np.split(values.numpy(), demos.starts[1:-1])])
             assert (within > 0).all() if rounds else (within == 0).all()
@@ -164,3 +169,21 @@ def test_a_resumed_run_is_the_same_as_a_whole_one(tmp_path: Path) -> None:
     train(task, demos, "cail-bc", settings(1), seed=0, out=tmp_path / "cut", steps=150)
     for name in ("metrics.csv", "confidence.parquet", "policy/policy.safetensors"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+
+
+def test_a_run_from_before_there_were_these_settings_goes_on_while_they_are_off(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    demos, task, about = ranked_line(), get_task("pointmass"), Run.about
+
+    def without(run: Run) -> dict[str, Any]:
+        made = about(run)
+        del made["settings"]["pairs"]
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Run, "about", without)
+        train(task, demos, "cail-bc", settings(0), seed=0, out=tmp_path / "old", steps=50)
+    with pytest.raises(BadInput, match=r"settings\.pairs\.rounds: it has None, asked for 1"):
+        train(task, demos, "cail-bc", settings(1), seed=0, out=tmp_path / "old", steps=100)
+    train(task, demos, "cail-bc", replace(settings(0), pairs=PairConfig()), seed=0, out=tmp_path / "old", steps=100)
+    assert (tmp_path / "old" / "metrics.csv").read_text().splitlines()[-1].startswith("2,100,")

@@ -10,8 +10,8 @@ import pytest
 
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.edit import set_ranking
-from cail_core.demos.ranking import provenance, rank_by_return, read_ranking
 from cail_core.errors import BadInput
+from cail_core.ranking.ranks import provenance, rank_by_return, read_ranking
 
 
 def test_ranking_by_return_spreads_over_all_qualities() -> None:

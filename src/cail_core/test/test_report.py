@@ -44,7 +44,7 @@ def folder() -> Iterator[Path]:
         assert main(["demos", "collect", "--task", "pointmass", "--episodes", "30", "--out", demos]) == 0
         assert main(["demos", "rank", demos, "--by", "return", "--fraction", "0.2"]) == 0
         short = Path(place, "short.yaml")
-        short.write_text(find_config("cail-bc").read_text().replace("before: {steps: 300", "before: {steps: 60"))
+        short.write_text(find_config("cail-bc").read_text().replace("confidence: {steps: 300", "confidence: {steps: 60"))
         for method, config in (("cail-bc", str(short)), ("bc", "bc")):
             assert main(["train", "--task", "pointmass", "--demos", demos, "--method", method, "--steps", "100",
                          "--config", config, "--out", str(Path(place, method))]) == 0
@@ -72,7 +72,7 @@ def test_training_ends_with_a_report_that_needs_nothing_else(folder: Path) -> No
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!data:)""", text)
     assert "url(" not in text and "@import" not in text  # noqa: PT018
     for part in ("How good is the policy?", "Whom did it trust?", "Most trusted", "Does it see the ranking?", "How did it learn?",
-                 "What to do next", "How it was made", "expert", "idle", "random", "confidence: before", "95% interval"):
+                 "What to do next", "How it was made", "expert", "idle", "random", "trusted_fraction: 0.1", "95% interval"):
         assert part in text, part
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from cail_core.rl.running import DiscountedReturn, Running
+from cail_bench.demonstrators.running import DiscountedReturn, Running
 
 
 def test_mean_and_deviation_do_not_depend_on_how_it_came_in():

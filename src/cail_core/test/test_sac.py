@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from cail_core.rl.sac import SAC, Replay, SACConfig, Transitions, soft_target, train_sac
+from cail_bench.demonstrators.sac import SAC, Replay, SACConfig, Transitions, soft_target, train_sac
 from cail_core.tasks.base import Step
 
 

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from cail_core.demos.sorting import Answer, Known, most_answers, progress
+from cail_core.ranking.pairwise import Answer, Known, most_answers, progress
 
 
 def ask(things: list[int], worth: dict[int, int], answers: list[Answer] | None = None) -> tuple[list[list[int]], list[Answer]]:

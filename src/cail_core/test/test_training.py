@@ -21,10 +21,12 @@ import pytest
 import torch
 import yaml
 
-from cail_core.algorithms import learners
-from cail_core.algorithms.learners import AdversarialLearner, make_learner
-from cail_core.algorithms.method import MethodConfig, method_config
-from cail_core.benchmarks.methods import demonstrate
+from cail_bench.methods import demonstrate
+from cail_core.algorithms.method import method_config, read_part
+from cail_core.algorithms.settings import JointConfidenceConfig, TrustConfig
+from cail_core.algorithms.trainers import trust
+from cail_core.algorithms.trainers.adversarial import AdversarialLearner
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.cli import main
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
@@ -38,14 +40,16 @@ from cail_core.training.run import selection_seed
 torch.set_num_threads(1)
 
 
-def small(method: str, **changes: Any) -> MethodConfig:
-    """The installed settings with less work per iteration."""
-    config = method_config(method)
-    return replace(config, checkpoint_every=2, before=replace(config.before, steps=5, batch=100),
-                   discriminator=replace(config.discriminator, steps=2, batch=100),
-                   cloning=replace(config.cloning, batch=50),
-                   practice=replace(config.practice, num_envs=10, steps_per_env=50, cloning_steps=20),
-                   ppo=replace(config.ppo, rollout_steps=500, num_envs=10, epochs=2, minibatch=250), **changes)
+SMALL: dict[str, Any] = {
+    "checkpoint_every": 2, "offline_confidence.steps": 5, "offline_confidence.batch_size": 100, "discriminator.updates": 2,
+    "discriminator.batch_size": 100, "cloning.batch_size": 50, "self_imitation.num_envs": 10, "self_imitation.steps_per_env": 50,
+    "self_imitation.cloning_steps": 20, "ppo.rollout_steps": 500, "ppo.num_envs": 10, "ppo.epochs": 2, "ppo.minibatch": 250,
+}
+
+
+def small(method: str, **changes: Any) -> Any:
+    """The installed settings with less work per iteration; `changes` are settings of the first level."""
+    return replace(method_config(method, "pointmass", read_part(method, SMALL)), **changes)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +68,7 @@ def test_every_method_fills_a_run_folder(method: str, demos: Demonstrations, tmp
     assert files | {"policy", "tensorboard"} == set(os.listdir(out))
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config["method"] == method
-    assert config["settings"]["beta"]["alpha"] == method_config(method).beta.alpha
+    assert config["settings"]["steps"] == method_config(method).steps
     table = pyarrow.parquet.read_table(out / "confidence.parquet")
     assert table.column_names == ["episode_index", "frame_index", "confidence"]
     assert table["episode_index"].to_numpy().tolist() == demos.episode_of_pair.tolist()
@@ -87,7 +91,7 @@ def test_the_card_names_who_was_trusted_and_goes_another_way(tmp_path: Path) -> 
     states = np.concatenate([np.c_[x, side * np.sin(np.pi * x), 0 * x, 0 * x] for side in sides]).astype(np.float32)
     demos = Demonstrations(states, np.zeros((len(states), 2), np.float32), states, np.zeros(len(states), bool),
                            30 * np.arange(11), np.zeros(10, np.int64))
-    out = run(demos, tmp_path / "run", "bc", steps=50, one_way=2.0)
+    out = run(demos, tmp_path / "run", "bc", steps=50, dominant_mode_distance=2.0)
     assert load_policy(out / "policy").card.provenance["another_way"] == [6, 7, 8, 9]
     assert "they go another way than most: episodes 6, 7, 8, 9." in (out / "policy" / "README.md").read_text()
     without = run(demos, tmp_path / "all", "bc", steps=50)
@@ -159,21 +163,21 @@ def test_a_resumed_run_does_not_learn_its_confidence_again(
     whole = run(demos, tmp_path / "whole", "cail-bc", steps=400)
     out = run(demos, tmp_path / "cut", "cail-bc", steps=200)
 
-    learn = learners.learn_confidence_before
+    learn = trust.learn_confidence_offline
 
-    def watched(demos: Demonstrations, config: MethodConfig, *rest: Any) -> Any:
-        confidence, history = learn(demos, config, *rest)
-        assert history == [], "the confidence is in the checkpoint"
-        return confidence, history
+    def watched(demos: Demonstrations, config: TrustConfig, *rest: Any, **named: Any) -> Any:
+        found = learn(demos, config, *rest, **named)
+        assert found.history == [], "the confidence is in the checkpoint"
+        return found
 
-    monkeypatch.setattr(learners, "learn_confidence_before", watched)
+    monkeypatch.setattr(trust, "learn_confidence_offline", watched)
     run(demos, out, "cail-bc", steps=400)
     for name in ("confidence.parquet", "metrics.csv", "policy/policy.safetensors"):
         assert (out / name).read_bytes() == (whole / name).read_bytes(), name
 
 
 def test_the_best_checkpoint_is_handed_out_by_episodes_of_its_own(demos: Demonstrations, tmp_path: Path) -> None:
-    out = run(demos, tmp_path / "run", "bc", steps=600, keep="best", evaluation_episodes=10)
+    out = run(demos, tmp_path / "run", "bc", steps=600, checkpoint_selection="best", evaluation_episodes=10)
     rows = [row for row in csv.DictReader((out / "metrics.csv").open()) if row["evaluation_return"]]
     assert [row["steps"] for row in rows] == ["100", "200", "300", "400", "500", "600"]
     best = max(rows, key=lambda row: (float(row["evaluation_success"]), float(row["evaluation_return"]), int(row["steps"])))
@@ -197,7 +201,7 @@ def test_of_checkpoints_that_do_not_fail_the_one_is_handed_out_that_does_best_in
         return SimpleNamespace(mean=next(returns) if itself else 0.0, success_rate=next(shares[itself]))
 
     monkeypatch.setattr("cail_core.training.run.evaluate", evaluated)
-    train(Narrow(), demos, "bc", small("bc", keep="best"), seed=0, out=tmp_path / "run", steps=400)
+    train(Narrow(), demos, "bc", small("bc", checkpoint_selection="best"), seed=0, out=tmp_path / "run", steps=400)
     assert load_policy(tmp_path / "run/policy").card.provenance["steps"] == 200
 
 
@@ -208,7 +212,8 @@ def test_training_ends_after_enough_checkpoints_without_a_failure(
     told: list[tuple[int, int]] = []
 
     def go_on(stop: bool = False) -> Path:
-        return train(PointMass(), demos, "bc", small("bc", keep="best", enough=2), seed=0, out=tmp_path / "run", steps=900,
+        config = small("bc", checkpoint_selection="best", stop_after_perfect_checkpoints=2)
+        return train(PointMass(), demos, "bc", config, seed=0, out=tmp_path / "run", steps=900,
                      watch=lambda done, steps, _: told.append((done, steps)), stop=lambda: stop)
 
     for _ in range(4):
@@ -224,8 +229,8 @@ def test_training_ends_after_enough_checkpoints_without_a_failure(
 
 def test_a_cloned_policy_waits_for_its_critic(demos: Demonstrations, tmp_path: Path) -> None:
     """With the policy held for all iterations, what comes out is the clone, better than a policy that never learned."""
-    config = small("airl", critic_first=100, clone=400)
-    learner = make_learner(PointMass(), demos, config, 0)
+    config = small("airl", critic_warmup_iterations=100, bc_warmup_steps=400)
+    learner = make_learner("airl", PointMass(), demos, config, 0)
     learner.begin_segment(0)
     learner.iterate()
     first = {name: value.clone() for name, value in learner.actor.state_dict().items()}
@@ -234,7 +239,7 @@ def test_a_cloned_policy_waits_for_its_critic(demos: Demonstrations, tmp_path: P
     assert all(torch.equal(value, first[name]) for name, value in learner.actor.state_dict().items())
     assert not torch.equal(critic, learner.ppo.critic.net[0].weight)
     demo = learner.data
-    untrained = make_learner(PointMass(), demos, config, 0)
+    untrained = make_learner("airl", PointMass(), demos, config, 0)
     error = [((actor.mode(demo.state) - demo.action) ** 2).mean().item() for actor in (learner.actor, untrained.actor)]
     assert error[0] < 0.9 * error[1]
 
@@ -307,7 +312,7 @@ def test_methods_without_confidence_need_no_ranking(demos: Demonstrations, tmp_p
 
 
 def test_an_unknown_method_is_refused() -> None:
-    with pytest.raises(BadInput, match=r"expected a method out of cail, .* given 'cial'"):
+    with pytest.raises(BadInput, match=r"expected a method out of .*cail-hybrid, .* given 'cial'"):
         method_config("cial")
 
 
@@ -322,7 +327,7 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(demos: Demo
     out = run(demos, tmp_path / "run", "bc", steps=100)
     good = (out / "checkpoint.safetensors").read_bytes()
     poisoned = read_checkpoint(out / "checkpoint.safetensors")
-    poisoned["learner"]["cail"]["theta"]["actor.net.0.bias"][0] = math.nan
+    poisoned["learner"]["inner"]["theta"]["actor.net.0.bias"][0] = math.nan
     write_checkpoint(out / "checkpoint.safetensors", poisoned, read_about(out / "checkpoint.safetensors"))
     poisoned_bytes = (out / "checkpoint.safetensors").read_bytes()
     with pytest.raises(TrainingDiverged, match="diverged at step 150: inner_loss is nan"):
@@ -334,7 +339,7 @@ def test_training_and_evaluation_do_not_share_an_environment(demos: Demonstratio
     """Evaluating between two iterations changes nothing in the second."""
     curves = []
     for interrupted in (False, True):
-        learner = make_learner(PointMass(), demos, small("airl"), 0)
+        learner = make_learner("airl", PointMass(), demos, small("airl"), 0)
         assert isinstance(learner, AdversarialLearner)
         learner.begin_segment(0)
         learner.iterate()
@@ -347,7 +352,8 @@ def test_training_and_evaluation_do_not_share_an_environment(demos: Demonstratio
 def test_the_gate_acts_after_its_warm_up(demos: Demonstrations, tmp_path: Path) -> None:
     accepted = {}
     for gate in (True, False):
-        out = run(demos, tmp_path / str(gate), "cail-paper", steps=5000, gate=gate, gate_after=1000)
+        out = run(demos, tmp_path / str(gate), "cail-paper", steps=5000,
+                  joint_confidence=JointConfidenceConfig(gate=gate, gate_after=1000))
         accepted[gate] = [float(row["accepted"]) for row in csv.DictReader((out / "metrics.csv").open())]
     assert accepted[True][:2] == [1.0, 1.0]  # 500 environment steps an iteration, with two updates: the first two are free
     assert min(accepted[True]) < 1.0
@@ -382,7 +388,7 @@ def test_long_episodes_are_told_of_when_all_have_had_time_to_end(demos: Demonstr
     """Rollouts of 20 steps, episodes of 50: after 20 and 40 steps only those that failed could have ended."""
     config = small("airl")
     config = replace(config, ppo=replace(config.ppo, num_envs=4, rollout_steps=80))
-    learner = make_learner(PointMass(), demos, config, 0)
+    learner = make_learner("airl", PointMass(), demos, config, 0)
     learner.begin_segment(0)
     told = [learner.iterate()["return"] for _ in range(6)]
     learner.close()

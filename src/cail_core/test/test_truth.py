@@ -12,8 +12,8 @@ from cail_core.algorithms.method import method_config
 from cail_core.demos import truth
 from cail_core.demos.collect import collect, mix_of, roll_out
 from cail_core.demos.dataset import DemoDataset
-from cail_core.demos.ranking import rank_by_return
 from cail_core.errors import BadInput, DatasetError
+from cail_core.ranking.ranks import rank_by_return
 from cail_core.tasks import get_task
 from cail_core.tasks.pointmass_lapses import KINDS, LASTS, lapsing
 from cail_core.training import train
@@ -97,7 +97,7 @@ def test_training_is_the_same_byte_for_byte_without_the_truth(tmp_path: Path) ->
     for episode, place in rank_by_return(returns, 0.25, 0).items():
         rank[episode] = place
     config = method_config("cail-bc", "pointmass")
-    config = dataclasses.replace(config, before=dataclasses.replace(config.before, steps=20))
+    config = dataclasses.replace(config, offline_confidence=dataclasses.replace(config.offline_confidence, steps=20))
     made = []
     for name in ("with", "without"):
         if name == "without":

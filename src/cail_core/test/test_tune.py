@@ -11,22 +11,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import yaml
 from line import STEPS, demonstrations
 
-from cail_core.algorithms.method import MethodConfig, method_config
+from cail_core.algorithms.method import method_config
+from cail_core.algorithms.methods.cail import CailConfig
 from cail_core.cli import main
-from cail_core.config import load_config
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput
+from cail_core.layers import flat
 from cail_core.training.tune import Judge, here, tune, write_config
 
 torch.set_num_threads(1)
 
 
-def quick(method: str = "cail") -> MethodConfig:
-    config = method_config(method)
-    return replace(config, before=replace(config.before, steps=10, batch=50),
-                   discriminator=replace(config.discriminator, hidden=[16, 16]))
+def quick(method: str = "cail") -> CailConfig:
+    config: CailConfig = method_config(method, changes={
+        "offline_confidence.steps": 10, "offline_confidence.batch_size": 50, "offline_confidence.hidden": [16, 16]})
+    return config
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +64,10 @@ def test_how_many_are_drawn_at_once_decides_and_not_who_judges(demos: Demonstrat
 
 def test_ray_judges_as_this_process_does(demos: Demonstrations) -> None:
     pytest.importorskip("ray")
-    from cail_core.benchmarks.engines import RayEngine
+    from cail_core.training.engines import RayEngine
 
     judge = Judge(demos, quick(), 0, STEPS)
-    settings = [{"alpha": 0.02, "mu": 0.1, "rate": rate} for rate in (1e-4, 1e-3, 1e-2)]
+    settings = [{"alpha": 0.02, "mu": 0.1, "learning_rate": rate} for rate in (1e-4, 1e-3, 1e-2)]
     engine = RayEngine(workers=2)
     try:
         assert engine.judge(judge, settings) == here(judge, settings)
@@ -79,15 +81,27 @@ def test_an_address_without_ray_is_refused(tmp_path: Path, capsys: pytest.Captur
     assert capsys.readouterr().err.endswith("expected --address with --engine ray, given --engine local; add --engine ray\n")
 
 
+def found_value(config: object, key: str) -> object:
+    for part in key.split("."):
+        config = getattr(config, part)
+    return config
+
+
 def test_only_alpha_mu_and_the_rate_change(demos: Demonstrations, tmp_path: Path) -> None:
     pytest.importorskip("optuna")
     config = quick()
-    found = tune(demos, config, 2, 0, STEPS).config
+    result = tune(demos, config, 2, 0, STEPS)
+    found = result.config
     back = replace(found, beta=replace(found.beta, alpha=config.beta.alpha),
-                   before=replace(found.before, mu=config.before.mu, rate=config.before.rate))
+                   offline_confidence=replace(found.offline_confidence, mu=config.offline_confidence.mu,
+                                              learning_rate=config.offline_confidence.learning_rate))
     assert back == config
-    write_config(found, tmp_path / "tuned.yaml")
-    assert load_config(MethodConfig, tmp_path / "tuned.yaml") == found
+    write_config(result, tmp_path / "tuned.yaml", "found", {"steps": 7, "beta": {"share": 1.0}})
+    written = yaml.safe_load((tmp_path / "tuned.yaml").read_text())
+    assert written.pop("steps") == 7
+    assert written["beta"].pop("share") == 1.0
+    assert set(flat(written)) <= {"beta.alpha", "offline_confidence.mu", "offline_confidence.learning_rate"}
+    assert all(found_value(found, key) == value for key, value in flat(written).items())
 
 
 def test_what_cannot_be_tuned_is_refused(demos: Demonstrations) -> None:

@@ -10,11 +10,16 @@ import pytest
 import torch
 
 from cail_core.algorithms.batch import Batch
-from cail_core.algorithms.corrective import mismeasured, sensor_errors
-from cail_core.algorithms.learners import CloningLearner, make_learner
-from cail_core.algorithms.method import MethodConfig
-from cail_core.algorithms.practice import at_pace
-from cail_core.config import build
+from cail_core.algorithms.eq7.cail import RewardModel
+from cail_core.algorithms.eq7.confidence import Confidence
+from cail_core.algorithms.method import method_config
+from cail_core.algorithms.registry import Training
+from cail_core.algorithms.settings import TrustConfig
+from cail_core.algorithms.trainers import trust
+from cail_core.algorithms.trainers.base import make_learner
+from cail_core.algorithms.trainers.cloning import CloningLearner
+from cail_core.algorithms.trainers.corrective import mismeasured, sensor_errors
+from cail_core.algorithms.trainers.self_imitation import at_pace
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, ConfigError
 from cail_core.policy import Gates, load_policy, network_of, save_policy
@@ -112,13 +117,12 @@ def demonstrations() -> Demonstrations:
 
 
 def test_cloning_ahead_takes_later_actions_of_the_same_episode() -> None:
-    settings = {"learner": "bc", "confidence": "none", "steps": 1, "cloning": {"batch": 400, "lead": 2}}
-    config = build(MethodConfig, settings, "test")
+    config = method_config("bc", changes={"steps": 1, "cloning.batch_size": 400, "cloning.lead_steps": 2})
 
     class Reach:
         spec = spec()
 
-    learner = make_learner(Reach(), demonstrations(), config, 0)  # type: ignore[arg-type]
+    learner = make_learner("bc", Reach(), demonstrations(), config, 0)  # type: ignore[arg-type]
     assert isinstance(learner, CloningLearner)
     rows, pairs = next(iter(learner._cloning_batches(1)))
     ahead = (10 * (pairs.action[:, 0] - learner.data.action[rows, 0])).round().int()
@@ -134,17 +138,20 @@ def test_an_episode_that_took_twice_as_long_is_judged_by_every_second_step() -> 
     assert judged.actions[:, 0] == pytest.approx([0.0, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9])
 
 
-def test_of_few_demonstrations_a_larger_share_is_trusted() -> None:
+def test_of_few_demonstrations_a_larger_share_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two demonstrations, one far more trusted: a share of a half is one of them; at least two is both."""
     class Reach:
         spec = spec()
 
+    def learned(demos: Demonstrations, config: TrustConfig, *_: object, steps: int | None) -> RewardModel:
+        beta = Confidence(demos, config.beta, torch.tensor([2.0] * 5 + [0.5] * 5))
+        return RewardModel(None, beta, [])  # type: ignore[arg-type]
+
+    monkeypatch.setattr(trust, "learn_confidence_offline", learned)
+
     def share(least: int) -> float:
-        settings = {"learner": "bc", "confidence": "none", "steps": 1, "trusted": 0.5, "trusted_least": least}
-        learner = make_learner(Reach(), demonstrations(), build(MethodConfig, settings, "test"), 0)  # type: ignore[arg-type]
-        assert isinstance(learner, CloningLearner)
-        learner._confidence.all = lambda: torch.tensor([2.0] * 5 + [0.5] * 5)  # type: ignore[method-assign]
-        weight = learner._sharpened()
+        config = method_config("cail-bc", changes={"trusted_fraction": 0.5, "min_trusted_demos": least})
+        weight = trust.offline_trust(Training(Reach(), demonstrations(), config, 0, torch.Generator())).weight  # type: ignore[arg-type]
         return float(weight.sum() ** 2 / weight.square().sum() / 10)
 
     assert share(0) == pytest.approx(0.5, abs=0.01)

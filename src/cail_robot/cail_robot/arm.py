@@ -6,19 +6,22 @@ Positions in metres, angles in radians, twists as (vx, vy, vz, wx, wy, wz) of th
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cail_core.errors import CailError
+from cail_core.geometry import STILL, Quaternion, Twist
+from cail_core.geometry import Vector3 as Vector
 
-Vector = tuple[float, float, float]
-Quaternion = tuple[float, float, float, float]
-"""x, y, z, w."""
-Twist = tuple[float, float, float, float, float, float]
+if TYPE_CHECKING:
+    from cail_robot.safety.limits import Limits
 
-STILL: Twist = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+__all__ = [
+    "STILL", "Arm", "ArmError", "ArmMode", "ArmState", "Configured",
+    "Drawn", "Quaternion", "Restarting", "Twist", "Vector", "state_dict",
+]  # fmt: skip
 
 
 class ArmError(CailError):
@@ -26,7 +29,7 @@ class ArmError(CailError):
 
 
 class ArmMode(enum.Enum):
-    """What the arm itself says about moving. The node's states (`cail_robot.states`) are built on it."""
+    """What the arm itself says about moving. The node's states (`control.state_machine`) are built on it."""
 
     READY = "ready"
     BLOCKED = "blocked"
@@ -53,8 +56,14 @@ class ArmState(NamedTuple):
     mode: ArmMode = ArmMode.READY
     faults: tuple[str, ...] = ()
     """Texts for people; empty when READY."""
+    locked: bool = False
+    """Leaving this fault unlocks a protective stop, powers on or releases brakes: that takes more than clearing a fault."""
+    notes: tuple[str, ...] = ()
+    """What a person should know although the arm can move, such as a gripper that does not answer."""
     jacobian: NDArray[np.float64] | None = None
     """6 x joints, maps qdot to `twist`; None where the arm does not know it. The joint limits of the filter need it."""
+    safety_stop: bool = False
+    """Whether the arm's own safety system has stopped it, such as a protective stop: it may well have been driven into that."""
 
 
 @runtime_checkable
@@ -66,6 +75,8 @@ class Arm(Protocol):
     base_frame: str
     """The `frame_id` of poses and twists."""
     joint_names: tuple[str, ...]
+    simulated: bool
+    """Whether no person can be hurt by it. An arm that does not say so is a real one."""
     period: float
     """Control period the arm wants, seconds; `send_twist` is called once in each."""
 
@@ -98,6 +109,38 @@ class Arm(Protocol):
 
     def close(self) -> None:
         """Stop, release the link. May be called twice and after a failed `connect`."""
+        ...
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """An arm that can be shown."""
+
+    description: str
+    """Its URDF."""
+    finger_joints: tuple[str, ...]
+    finger_travel_m: float
+    """How far each finger goes from closed to open."""
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """An arm with settings of its own."""
+
+    settings_text: str
+    """What it goes by, in a line for people."""
+
+    def limit_faults(self, limits: Limits) -> list[str]:
+        """What is wrong with limits that it should move within."""
+        ...
+
+
+@runtime_checkable
+class Restarting(Arm, Protocol):
+    """A simulated arm that the service `reset` can put back."""
+
+    def restart(self) -> None:
+        """To the start of an episode, at rest; the clock goes on. Called between two periods."""
         ...
 
 

@@ -11,6 +11,8 @@ from cail_robot.arm import STILL, ArmError, ArmMode, ArmState, Twist
 
 
 class KinematicArm:
+    simulated = True
+
     def __init__(self, period: float = 0.01, trace: Path | None = None) -> None:
         self.name = "kinematic arm"
         self.base_frame = "base"
@@ -63,17 +65,32 @@ class KinematicArm:
 
 
 def main() -> int:
-    """The node on this arm, as a process: kinematic_arm.py TRACE. A target stands still before it."""
-    from cail_robot.ros import run
+    """The node on this arm, as a process: kinematic_arm.py TRACE [--real] [--unaware] [--unnumbered] [--ros-args …].
+
+    A target stands before it. `--real`: it does not say that it is simulated. `--unaware`: it does not look for another arm
+    before it starts. `--unnumbered`: over a middleware that does not number messages.
+    """
+    from cail_core.errors import CailError
+    from cail_robot.ros import rivals
+    from cail_robot.ros.runtime import run
+
+    words = sys.argv[1:]
+    ours, ros = (words[: words.index("--ros-args")], words[words.index("--ros-args") :]) if "--ros-args" in words else (words, [])
+    KinematicArm.simulated = "--real" not in ours
+    if "--unaware" in ours:
+        rivals.LOOK_S = 0.0
 
     def nodes() -> list[object]:
         from geometry_msgs.msg import PoseStamped
 
-        from cail_robot.limits import Limits
-        from cail_robot.node import ArmNode, stamped_pose
-        from cail_robot.ros import STATE_QOS
+        from cail_robot.ros.arm_node import ArmNode, stamped_pose
+        from cail_robot.ros.runtime import STATE_QOS
+        from cail_robot.safety.limits import Limits
 
         class Node(ArmNode):
+            def _on_twist(self, message: Any, info: dict[str, Any]) -> None:
+                super()._on_twist(message, {} if "--unnumbered" in ours else info)
+
             def set_up(self) -> None:
                 self._target = self.create_publisher(PoseStamped, "target_pose", STATE_QOS)
 
@@ -83,9 +100,13 @@ def main() -> int:
                     self.send(self._target, stamped_pose((0.7, 0.1, 0.3), (0.0, 0.0, 0.0, 1.0), stamp, "base"))
                 super().after(cycle, publish)
 
-        return [Node(KinematicArm(trace=Path(sys.argv[1])), Limits())]
+        return [Node(KinematicArm(trace=Path(ours[0])), Limits())]
 
-    return run(nodes)
+    try:
+        return run(nodes, ["arm", *ros])
+    except CailError as fault:
+        print(fault)
+        return 2
 
 
 if __name__ == "__main__":

@@ -9,35 +9,34 @@ from typing import Any
 
 from cail_core.recording import cdr
 from cail_core.recording.bag import Message
-from cail_core.recording.moments import Moment, Vector
+from cail_core.recording.sync import ArmSample, Vector
+from cail_core.recording.topics import POSE
 from cail_core.tasks import TaskSpec
-from cail_robot.recorder import Recorder
+from cail_robot.recording.recorder import Recorder
 
 FULL_SPEED = 0.5
 RATE = 50
 
 
 class ReachView:
-    needs = ("target_pose",)
-
-    def begin(self, moment: Moment) -> None:
+    def begin(self, moment: ArmSample) -> None:
         self.steps = 0
 
-    def observe(self, moment: Moment) -> Sequence[float]:
+    def observe(self, moment: ArmSample) -> Sequence[float]:
         return [t - x for t, x in zip(moment.things["target_pose"][:3], moment.pose[:3], strict=True)] + [moment.gripper]
 
-    def advance(self, moment: Moment, executed: Vector) -> tuple[float, str | None]:
+    def advance(self, moment: ArmSample, executed: Vector) -> tuple[float, str | None]:
         self.steps += 1
         distance = math.dist(moment.things["target_pose"][:3], moment.pose[:3])
         return -distance, "success" if distance < 0.01 else None
 
-    def action(self, twist: Vector, moment: Moment) -> Sequence[float]:
+    def action(self, twist: Vector, moment: ArmSample) -> Sequence[float]:
         return [v / FULL_SPEED for v in twist[:3]]
 
     def twist(self, action: Sequence[float]) -> Vector:
         return (*(FULL_SPEED * a for a in action), 0.0, 0.0, 0.0)
 
-    def gripper(self, moment: Moment, action: Sequence[float]) -> float | None:
+    def gripper(self, moment: ArmSample, action: Sequence[float]) -> float | None:
         return None
 
 
@@ -46,7 +45,7 @@ class Reach:
 
     def __init__(self, config_file: Path | None = None) -> None:
         self.spec = TaskSpec("reach", "Bring the tool to the target.", "stick", RATE, 500, ("dx", "dy", "dz", "gripper"),
-                             ("vx", "vy", "vz"), f"{FULL_SPEED} m/s", has_success=True)  # fmt: skip
+                             ("vx", "vy", "vz"), f"{FULL_SPEED} m/s", has_success=True, needs={"target_pose": POSE})  # fmt: skip
 
     def make_env(self, num_envs: int) -> Any:
         raise AssertionError("a recorder acts in no environment of the task")

@@ -45,11 +45,11 @@ def main() -> int:
     """The kinematic arm's node with a `reset` that puts the arm back: reach_policy.py."""
     from kinematic_arm import KinematicArm
 
-    from cail_robot.ros import run
+    from cail_robot.ros.runtime import run
 
     def nodes() -> list[object]:
-        from cail_robot.limits import Limits
-        from cail_robot.node import ArmNode
+        from cail_robot.ros.arm_node import ArmNode
+        from cail_robot.safety.limits import Limits
 
         class ReachNode(ArmNode):
             def _on_reset(self, request: Any, response: Any) -> Any:

@@ -22,7 +22,7 @@ from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.recording.bag import bags_of, read_about
 from cail_core.recording.rebuild import rebuild
-from cail_robot.recorder import Recorder
+from cail_robot.recording.recorder import Recorder
 
 KILLS = 50
 

@@ -18,10 +18,13 @@ from cail_core.errors import BadInput, CailError, DatasetError
 from cail_core.recording import bag as bags
 from cail_core.recording import cdr
 from cail_core.recording.bag import Message, read_about, read_messages
-from cail_core.recording.frames import Trim, episode_from_bag
-from cail_core.recording.moments import Moments, moments_of
+from cail_core.recording.episode_builder import Trim, episode_from_bag
 from cail_core.recording.rebuild import rebuild
-from cail_core.recording.topics import DEFINITIONS, TOPICS
+from cail_core.recording.sync import TopicSynchronizer, samples_of
+from cail_core.recording.topics import DEFINITIONS, FLOAT, POSE, TOPICS, TWIST, topics_with
+from cail_core.tasks import TaskSpec
+
+NEEDS = Reach().spec.needs
 
 
 def an_example_of_each() -> dict[str, bytes]:
@@ -44,15 +47,15 @@ def test_messages_are_what_rosbags_writes_and_reads(folder: Path) -> None:
 
     store = get_typestore(Stores.ROS2_JAZZY)
     examples = an_example_of_each()
-    writer = bags.BagWriter(folder, "one", "/arm")
+    writer = bags.BagWriter(folder, "one", "/arm", NEEDS)
     for i, (topic, data) in enumerate(examples.items()):
         writer.write(Message(topic, data, 10**9 + i))
-        decoded = store.deserialize_cdr(data, TOPICS[topic].type)
-        assert bytes(store.serialize_cdr(decoded, TOPICS[topic].type)) == data, topic
+        decoded = store.deserialize_cdr(data, topics_with(NEEDS)[topic].type)
+        assert bytes(store.serialize_cdr(decoded, topics_with(NEEDS)[topic].type)) == data, topic
     path = bags.mark_done(writer.finish({"task": "reach"}))
 
     with AnyReader([path]) as reader:
-        assert {c.topic for c in reader.connections} == {f"/arm/{name}" for name in TOPICS}
+        assert {c.topic for c in reader.connections} == {f"/arm/{name}" for name in topics_with(NEEDS)}
         read = [(c.topic.removeprefix("/arm/"), when, reader.deserialize(data, c.msgtype)) for c, when, data in reader.messages()]
         found = {topic: (when, message) for topic, when, message in read}
         for connection in reader.connections:  # the definitions in the bag are those of ROS 2
@@ -71,7 +74,7 @@ def test_messages_are_what_rosbags_writes_and_reads(folder: Path) -> None:
 def test_messages_are_what_mcap_ros2_reads(folder: Path) -> None:
     reader_module = pytest.importorskip("mcap_ros2.reader", reason="needs the package mcap-ros2-support")
     examples = an_example_of_each()
-    writer = bags.BagWriter(folder, "one", "/arm")
+    writer = bags.BagWriter(folder, "one", "/arm", NEEDS)
     for i, (topic, data) in enumerate(examples.items()):
         writer.write(Message(topic, data, 10**9 + i))
     path = bags.mark_done(writer.finish({}))
@@ -104,18 +107,18 @@ def test_messages_may_arrive_in_any_order_within_a_period() -> None:
             made += gripper + [rest[k] for k in order]
         return made
 
-    straight = list(moments_of(stream([0, 1, 2, 3, 4, 5])))
-    assert straight == list(moments_of(stream([2, 5, 4, 3, 1, 0])))
+    straight = list(samples_of(stream([0, 1, 2, 3, 4, 5]), NEEDS))
+    assert straight == list(samples_of(stream([2, 5, 4, 3, 1, 0]), NEEDS))
     assert len(straight) == 5
     assert straight[4].executed[0] == pytest.approx(0.4)
     assert straight[4].requested[0] == pytest.approx(0.6)
 
 
 def test_a_stale_command_was_not_requested() -> None:
-    messages, moments = Messages(0), Moments()
-    made = [moments.feed(m) for m in messages.cycle((0.1, 0, 0))]
+    messages, sync = Messages(0), TopicSynchronizer(NEEDS)
+    made = [sync.feed(m) for m in messages.cycle((0.1, 0, 0))]
     for _ in range(8):
-        made += [moments.feed(m) for m in messages.cycle((0.1, 0, 0), without=("twist_cmd",))]
+        made += [sync.feed(m) for m in messages.cycle((0.1, 0, 0), without=("twist_cmd",))]
     asked = [m.requested[0] for m in made if m is not None]
     assert asked[:5] == pytest.approx([0.15] * 5)  # 3, 23, 43, 63, 83 ms old
     assert asked[5:] == [0.0] * 3
@@ -125,7 +128,79 @@ def test_a_recording_without_a_needed_topic_says_which() -> None:
     messages = Messages(0)
     without = [m for _ in range(3) for m in messages.cycle(without=("ee_pose",))]
     with pytest.raises(DatasetError, match="the recording has no ee_pose"):
-        list(moments_of(without))
+        list(samples_of(without, NEEDS))
+
+
+def test_a_sample_holds_what_the_task_needs_by_the_same_rules() -> None:
+    needs = {"cup_1": POSE, "pushed": TWIST, "weight": FLOAT}
+    sync = TopicSynchronizer(needs)
+    pose, late = (0.1, 0.2, 0.3, 0.0, 0.0, 0.0, 1.0), (9.0, 0.2, 0.3, 0.0, 0.0, 0.0, 1.0)
+    for name, data in (("cup_1", cdr.pose_stamped(90, "base", pose)), ("pushed", cdr.twist_stamped(80, "base", [1.0] * 6)),
+                       ("weight", cdr.float64(0.25)), ("gripper_state", cdr.float64(1.0)),
+                       ("ee_pose", cdr.pose_stamped(100, "base", pose)),
+                       ("twist_executed", cdr.twist_stamped(100, "base", [0.0] * 6)),
+                       ("cup_1", cdr.pose_stamped(101, "base", late)), ("weight", cdr.float64(0.5))):
+        sync.feed(Message(name, data, 0))
+    sample = sync.flush()
+    assert sample is not None
+    assert sample.things == {"cup_1": pose, "pushed": (1.0,) * 6, "weight": (0.25,)}
+
+
+def test_what_a_policy_sees_now_is_what_the_dataset_holds_later() -> None:
+    messages, live, later = Messages(1), TopicSynchronizer(NEEDS), []
+    seen = []
+    for i in range(6):
+        for message in messages.cycle((0.1 * i, 0.0, 0.0)):
+            if (done := live.feed(message)) is not None:
+                later.append(done)
+        seen.append(live.latest())
+        assert live.is_final(seen[-1])
+    assert seen[:-1] == later
+
+
+def test_a_sample_is_told_only_when_its_own_pose_has_come() -> None:
+    messages, sync = Messages(1), TopicSynchronizer(NEEDS)
+    assert sync.latest() is None
+    for message in messages.cycle():
+        sync.feed(message)
+    first = sync.latest()
+    for message in messages.cycle(without=("ee_pose", "target_pose")):
+        sync.feed(message)
+    assert sync.latest() == first
+    sync.feed(Message("ee_pose", cdr.pose_stamped(messages.now_ns, "base", [*messages.tool, 0.0, 1.0, 0.0, 0.0]), 0))
+    assert sync.latest().stamp_ns == messages.now_ns
+    assert not sync.is_final(sync.latest()), "the target of that instant may still come"
+
+
+def test_a_clock_that_was_set_back_does_not_make_old_poses_new() -> None:
+    messages, sync = Messages(1), TopicSynchronizer(NEEDS)
+    for message in messages.cycle((0.5, 0.0, 0.0)):
+        sync.feed(message)
+    messages.now_ns -= 10**9
+    messages.target = [0.9, 0.9, 0.9]
+    for message in messages.cycle((0.5, 0.0, 0.0)):
+        sync.feed(message)
+    sample = sync.latest()
+    assert sample.pose[:3] == pytest.approx(messages.tool)
+    assert sample.things["target_pose"][:3] == pytest.approx([0.9, 0.9, 0.9])
+
+
+def test_a_gripper_s_message_that_was_held_up_counts_for_the_period_that_it_was_sent_in() -> None:
+    sync, pose = TopicSynchronizer({}), (0.0,) * 6 + (1.0,)
+    for name, data, sent in (("gripper_state", cdr.float64(1.0), 1), ("ee_pose", cdr.pose_stamped(100, "base", pose), 3),
+                             ("twist_executed", cdr.twist_stamped(100, "base", [0.0] * 6), 3),
+                             ("gripper_state", cdr.float64(0.5), 2), ("gripper_state", cdr.float64(0.1), 4)):
+        sync.feed(Message(name, data, 0), sent)
+    assert sync.latest().gripper == 0.5
+
+
+@pytest.mark.parametrize(("needs", "words"), [
+    ({"ee_pose": POSE}, "'ee_pose' is a topic of the arm"), ({"Cup 1": POSE}, "'Cup 1' is no topic's name"),
+    ({"camera": "sensor_msgs/msg/Image"}, "'camera' is of type sensor_msgs/msg/Image, expected geometry_msgs"),
+])  # fmt: skip
+def test_a_task_that_needs_what_cannot_be_recorded_says_so(needs: dict[str, str], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        TaskSpec("t", "", "r", 50, 10, ("x",), ("v",), needs=needs)
 
 
 def test_every_topic_has_its_definition() -> None:
@@ -133,7 +208,7 @@ def test_every_topic_has_its_definition() -> None:
 
 
 def test_foreign_bags_and_rubbish_are_said(folder: Path) -> None:
-    writer = bags.BagWriter(folder, "one", "/arm")
+    writer = bags.BagWriter(folder, "one", "/arm", NEEDS)
     path = bags.mark_done(writer.finish({}))
     assert read_about(path) == {}
     with pytest.raises(DatasetError, match="another tool recorded it"):
@@ -253,8 +328,8 @@ def test_bags_that_cannot_be_imported_are_said_in_one_line(folder: Path, capsys:
     bags.mark_done(writer.finish({}))
     cut.write_bytes(good.read_bytes()[:3000])
     text.write_text("a bag?")
-    broken = bags.BagWriter(others, "broken", "/arm")
-    for message in read_messages(good):
+    broken = bags.BagWriter(others, "broken", "/arm", NEEDS)
+    for message in read_messages(good, NEEDS):
         broken.write(message._replace(data=message.data[:20]) if message.topic == "ee_pose" else message)
     bags.mark_done(broken.finish(read_about(good)))
     (folder / "empty").mkdir()

@@ -12,9 +12,9 @@ from kinematic_arm import KinematicArm
 
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, ArmMode, Twist
-from cail_robot.control import LINK_TIMEOUT_S, PUBLISHERS_QUIET_S, ArmControl, State, Status
-from cail_robot.limits import Limits
-from cail_robot.safety import Verdict
+from cail_robot.control.state_machine import LINK_TIMEOUT_S, PUBLISHERS_QUIET_S, ArmControl, State, Status
+from cail_robot.safety.filter import Verdict
+from cail_robot.safety.limits import Limits
 
 FORWARD: Twist = (0.1, 0.0, 0.0, 0.0, 0.0, 0.0)
 
@@ -334,3 +334,57 @@ def test_no_sequence_of_inputs_breaks_a_limit_or_moves_the_arm_unasked(sequence:
             assert all(lo <= p <= hi for lo, p, hi in zip(limits.workspace_low, arm.position, limits.workspace_high, strict=True))
             if control.state is not State.ENABLED or control.status.needs_zero:
                 assert speed <= before  # coming to rest, or at rest
+
+
+def test_a_stop_right_after_a_fault_was_cleared_is_not_lost(bench: Bench) -> None:
+    bench.cycles()
+    bench.arm.mode, bench.arm.faults = ArmMode.FAULT, ("protective stop",)
+    bench.cycles()
+    assert bench.control.clear_fault()[0]
+    bench.control.stop("stop was called")  # before the control loop has begun to recover
+    bench.arm.mode, bench.arm.faults = ArmMode.READY, ()
+    bench.cycles(20)
+    assert (bench.control.state, bench.control.status.reason) == (State.FAULT, "stop was called")
+
+
+@pytest.mark.parametrize("step", [-10.0, 10.0, -0.2])
+def test_a_clock_that_is_set_holds_the_arm_says_so_and_does_not_keep_it_waiting(step: float) -> None:
+    said: list[Status] = []
+    ahead = 0.0
+    arm = KinematicArm()
+    control = ArmControl(arm, Limits(), now=lambda: time.time() + ahead, on_status=said.append)
+    control.cycle()
+    control.enable(True)
+    for twist in (STILL, FORWARD, FORWARD):
+        control.command(twist, "base", time.time() + ahead)
+        control.cycle()
+    ahead = step
+    control.cycle()
+    assert control.state is State.HOLDING
+    assert control.status.reason.startswith(f"this machine's clock was set by {step:+.3g} s")
+    control.command(FORWARD, "base", time.time() + ahead)
+    control.cycle()
+    assert control.state is State.HOLDING, "not without a zero command"
+    control.command(STILL, "base", time.time() + ahead)
+    assert control.state is State.ENABLED, "and not until the clock has caught up"
+    control.command(FORWARD, "base", time.time() + ahead)
+    control.cycle()
+    assert control.state is State.ENABLED
+
+
+def test_an_arm_that_nobody_commands_any_more_does_not_stay_enabled() -> None:
+    arm = KinematicArm()
+    control = ArmControl(arm, Limits(disable_after_s=0.5))
+    control.cycle()
+    control.enable(True)
+    control.command(STILL, "base", time.time())
+    control.cycle()
+    assert control.state is State.ENABLED
+    until = time.monotonic() + 0.6
+    while time.monotonic() < until:
+        control.cycle()
+    control.cycle()  # on a busy machine the last one may be of long ago
+    assert (control.state, control.status.reason) == (State.IDLE, "motion was disabled: no command for 0.5 s")
+    control.command(FORWARD, "base", time.time())
+    control.cycle()
+    assert arm.twist == STILL

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +19,19 @@ from reach_policy import START, near_guard, write_policy
 from cail_core.config import find_config, load_config
 from cail_core.demos.dataset import DemoDataset
 from cail_core.errors import BadInput
-from cail_core.recording.moments import Moment
-from cail_robot import deploy_config
-from cail_robot.arm_link import ArmReport
-from cail_robot.deploy_config import DeployConfig, Deployment, prepare
-from cail_robot.deploy_phase import Phase
-from cail_robot.deploy_session import Session
-from cail_robot.deploy_tally import Played, Tally
-from cail_robot.limits import Limits
-from cail_robot.recorder import Recorder
-from cail_robot.teleop import FAILURE, NOWHERE, QUIT, STOP, Steering, TeleopConfig, Wish
-from cail_robot.teleop import START as ENTER
+from cail_core.recording.sync import ArmSample
+from cail_robot.control.state_machine import StatusCode
+from cail_robot.deploy import config as deploy_config
+from cail_robot.deploy.config import DeployConfig, Deployment, prepare
+from cail_robot.deploy.phase import Phase
+from cail_robot.deploy.session import Session
+from cail_robot.deploy.stats import Played, Tally
+from cail_robot.recording.recorder import Recorder
+from cail_robot.robot import Resets, RobotSpec
+from cail_robot.ros.arm_link import ArmReport
+from cail_robot.safety.limits import Limits
+from cail_robot.teleop.command import FAILURE, NOWHERE, QUIT, STOP, Steering, TeleopConfig, Wish
+from cail_robot.teleop.command import START as ENTER
 
 LEFT = (0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
 PERIOD = 0.02
@@ -81,6 +86,37 @@ def test_a_guard_and_a_robot_are_waived_only_by_name(tmp_path: Path) -> None:
         "another robot: it was trained on ur5e, this is panda_sim", "runs without its out-of-distribution guard"]  # fmt: skip
 
 
+@pytest.mark.parametrize(("change", "said"), [
+    ({"provenance": {"fastest_action": -0.5}}, "provenance.fastest_action': expected a number from 0 on, given -0.5"),
+    ({"provenance": {"fastest_action": "fast"}}, "provenance.fastest_action': expected a number from 0 on, given 'fast'"),
+    ({"fps": 0}, "key 'fps': expected 1 … 1000, given 0"),
+    ({"fps": -50}, "key 'fps': expected 1 … 1000, given -50"),
+    ({"limits": {"max_linear_speed": "0.5"}}, "key 'limits.max_linear_speed': expected a number above 0, given '0.5'"),
+    ({"limits": {"max_linear_speed": -0.5}}, "key 'limits.max_linear_speed': expected a number above 0, given -0.5"),
+    ({"observation_names": [1, 2, 3, 4]}, "key 'observation_names': expected names, given 1"),
+])  # fmt: skip
+def test_a_card_with_numbers_that_no_training_writes_is_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    folder = write_policy(tmp_path / "p", near_guard())
+    card = json.loads((folder / "policy.json").read_text()) | change
+    (folder / "policy.json").write_text(json.dumps(card))
+    with pytest.raises(BadInput) as fault:
+        prepare(folder, Limits(), robot="panda_sim")
+    assert said in str(fault.value)
+
+
+def test_a_slow_policy_s_decisions_reach_the_arm_often_enough(tmp_path: Path) -> None:
+    """Without a command for 0.08 s an arm holds; a decision of a policy at 5 Hz holds for 0.2 s."""
+    arm = Arm()
+    made, _ = session(tmp_path, arm)
+    until(made, Phase.POLICY)
+    made._period, made._deadline = 0.2, arm.now
+    times: list[float] = []
+    arm.move, move = (lambda twist: (times.append(arm.now), move(twist))), arm.move  # type: ignore[method-assign]
+    for _ in range(5):
+        made.step()
+    assert max(b - a for a, b in pairwise(times)) <= 0.05
+
+
 def test_the_installed_settings_are_the_documented_ones() -> None:
     assert load_config(DeployConfig, find_config("deploy")) == DeployConfig()
 
@@ -92,6 +128,12 @@ class Arm:
     """Does what it is told, at once. Time passes when the operator is read."""
 
     needs = ("ee_pose", "twist_executed", "gripper_state", "target_pose")
+
+    simulated = True
+    note = ""
+    wrong_frames: list[str] = []  # noqa: RUF012
+
+    def unlock(self) -> None: ...
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -121,9 +163,14 @@ class Arm:
 
     def stop(self) -> None:
         self.state, self.permitted, self.twist = "FAULT", False, NOWHERE
+        self._answers.append(("stop", True, "FAULT"))
 
     def permit(self) -> None:
         self.state = "ENABLED"
+
+    def disable(self) -> None:
+        self.state, self.permitted, self.twist = "IDLE", False, NOWHERE
+        self._answers.append(("disable", True, "IDLE"))
 
     def reset(self) -> None:
         self.resets += 1
@@ -136,10 +183,10 @@ class Arm:
     def ages(self) -> dict[str, float]:
         return {name: self.late.get(name, 0.01) for name in self.needs}
 
-    def look(self, gripper_cmd: float | None) -> Moment | None:
+    def look(self, gripper_cmd: float | None) -> ArmSample | None:
         pose = (*self.tool.tolist(), 0.0, 0.0, 0.0, 1.0)
         things = {"target_pose": (*self.target.tolist(), 0.0, 0.0, 0.0, 1.0)}
-        return Moment(round(self.now * 1e9), 0, self.twist, NOWHERE, pose, NOWHERE, (), 1.0, gripper_cmd, things)
+        return ArmSample(round(self.now * 1e9), 0, self.twist, NOWHERE, pose, NOWHERE, (), 1.0, gripper_cmd, things)
 
     def executed(self) -> list[tuple[float, Any]]:
         return [(0.0, self.twist)]
@@ -253,18 +300,18 @@ def test_a_stale_input_stops_and_says_which_and_how_old(tmp_path: Path) -> None:
     assert made.tally.stale_stops == 2
 
 
-@pytest.mark.parametrize(("said", "outcome"), [
-    ("FAULT: the node was silent for 120 ms; clear_fault permits motion", "interrupted"),
-    ("FAULT: the program was stopped at the pendant, or by its watchdog; clear_fault starts it again", "interrupted"),
-    ("FAULT: protective stop: look for its cause, then clear_fault", "failure"),
-    ("FAULT: emergency stop: make the cell safe, release the button, then clear_fault", "failure"),
+@pytest.mark.parametrize(("said", "code", "outcome"), [
+    ("FAULT: the node was silent for 120 ms; clear_fault permits motion", StatusCode.FAULT, "interrupted"),
+    ("FAULT: protective stop: look for its cause, then clear_fault", StatusCode.SAFETY_STOP, "failure"),
 ])  # fmt: skip
-def test_what_the_arm_s_link_ended_is_no_failure_of_the_policy(tmp_path: Path, said: str, outcome: str) -> None:
+def test_what_the_arm_s_link_ended_is_no_failure_of_the_policy(
+    tmp_path: Path, said: str, code: StatusCode, outcome: str
+) -> None:
     arm = Arm()
     made, _ = session(tmp_path, arm, attended=False)
     until(made, Phase.POLICY)
     arm.stop()
-    arm.report = ArmReport(said, "", (), 1.0)
+    arm.report = ArmReport(said, "", (), 1.0, code)
     until(made, Phase.DONE)
     assert [(one.outcome, one.why) for one in made.tally.episodes] == [(outcome, f"the arm stopped: {said}")]
 
@@ -325,12 +372,82 @@ def test_a_real_arm_waits_for_a_person_at_every_turn(tmp_path: Path) -> None:
     assert made.fault == ""
 
 
+def at_a_real_arm(tmp_path: Path, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> tuple[Arm, Session, Hands]:
+    """Up to where the arm moves without a hand on it."""
+    arm = Arm()
+    arm.simulated = False
+    if phase is Phase.HOMING:
+        arm.tool = np.array([0.3, -0.25, 0.2])
+        monkeypatch.setattr(Deployment, "start", lambda self: (0.5, 0.0, 0.3))
+    made, hands = session(tmp_path, arm, simulated=False)
+    if phase is Phase.HOMING:
+        made.deployment = replace(made.deployment, robot=RobotSpec("stick", "a stick", "", "base", resets=Resets.SCENE))
+    arm.permit()
+    until(made, Phase.BY_HAND)
+    hands.next = Wish(NOWHERE, (ENTER,))
+    until(made, phase)
+    while not any(arm.twist):
+        made.step()
+    return arm, made, hands
+
+
+@pytest.mark.parametrize("phase", [Phase.POLICY, Phase.HOMING])
+@pytest.mark.parametrize("seconds", [0.7, 100.0])
+def test_after_a_hold_that_a_person_could_notice_a_person_lets_it_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase, seconds: float
+) -> None:
+    """As with a second publisher that ends after a while: the arm holds, whatever is sent."""
+    arm, made, hands = at_a_real_arm(tmp_path, phase, monkeypatch)
+    arm.state, arm.permitted, arm.twist = "HOLDING", False, NOWHERE
+    end = arm.now + seconds
+    while arm.now < end:
+        made.step()
+    assert made.phase is (Phase.STOPPED if phase is Phase.POLICY else Phase.BY_HAND)
+    arm.state = "ENABLED"
+    for _ in range(100):
+        made.step()
+        assert arm.twist == NOWHERE, "freed, and nobody has said that it may go on"
+    hands.next = Wish(NOWHERE, (ENTER,))
+    made.step()
+    until(made, phase)
+    for _ in range(100):
+        made.step()
+        if any(arm.twist):
+            return
+    raise AssertionError("Enter lets it go on")
+
+
+@pytest.mark.parametrize("phase", [Phase.POLICY, Phase.HOMING])
+def test_after_this_program_stood_still_a_person_lets_it_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: Phase
+) -> None:
+    """As with a terminal over a line that stalls: the loop stands, the arm holds, the line comes back."""
+    arm, made, _ = at_a_real_arm(tmp_path, phase, monkeypatch)
+    arm.pass_time(0.08)
+    arm.permitted, arm.twist = False, NOWHERE
+    arm.pass_time(30.0)
+    for _ in range(100):
+        made.step()
+        assert arm.twist == NOWHERE
+    assert made.phase is (Phase.STOPPED if phase is Phase.POLICY else Phase.BY_HAND)
+    assert "this program stood still for 30" in made.message
+
+
+def test_a_short_hold_does_not_need_a_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arm, made, _ = at_a_real_arm(tmp_path, Phase.POLICY, monkeypatch)
+    arm.permitted, arm.twist = False, NOWHERE
+    made.step()
+    made.step()
+    assert made.phase is Phase.POLICY
+    assert any(arm.twist)
+
+
 def test_an_arm_that_is_not_put_back_goes_home_up_across_and_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arm, home = Arm(), (0.5, 0.0, 0.3)
     arm.tool = np.array([0.3, -0.25, 0.2])
     monkeypatch.setattr(Deployment, "start", lambda self: home)
-    monkeypatch.setattr("cail_robot.deploy_session.SELF_RESETTING", ())
     made, _ = session(tmp_path, arm)
+    made.deployment = replace(made.deployment, robot=RobotSpec("stick", "a stick", "", "base", resets=Resets.SCENE))
     until(made, Phase.HOMING)
     way: list[Any] = []
     arm.after = lambda: way.append(arm.tool.copy())

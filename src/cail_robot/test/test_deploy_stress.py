@@ -16,15 +16,15 @@ from test_deploy import Arm, Hands, until
 
 from cail_core.errors import BadInput
 from cail_core.tasks.variation import Variation
-from cail_robot import deploy_config
-from cail_robot.deploy_config import DeployConfig, prepare
-from cail_robot.deploy_phase import Phase
-from cail_robot.deploy_screen import line, screen
-from cail_robot.deploy_session import Session
-from cail_robot.deploy_stress import MOVES, Measuring, asked_beyond
-from cail_robot.limits import Limits
-from cail_robot.teleop import NOWHERE, Steering, TeleopConfig, Wish
-from cail_robot.teleop import START as ENTER
+from cail_robot.deploy import config as deploy_config
+from cail_robot.deploy.config import DeployConfig, prepare
+from cail_robot.deploy.phase import Phase
+from cail_robot.deploy.screen import line, screen
+from cail_robot.deploy.session import Session
+from cail_robot.deploy.stress import MOVES, Measuring, asked_beyond
+from cail_robot.safety.limits import Limits
+from cail_robot.teleop.command import NOWHERE, Steering, TeleopConfig, Wish
+from cail_robot.teleop.command import START as ENTER
 
 HELD = {"delay_s": 0.06, "speed_least": 0.5, "period_least": 0.5, "acceleration_least": 0.6, "noise_m": 0.002, "tracker_s": 0.034}
 AS_TRAINED = {"what": "as trained", "strength": 0.0, "value": 0.0, "observation": "", "success": 1.0, "closest_m": None,

@@ -11,7 +11,8 @@ pytest.importorskip("rclpy")
 
 from ros_bench import node_process, own_domain, process
 
-from cail_robot.operator import PERMITTED, Operator, wait_for
+from cail_robot.control.state_machine import StatusCode
+from cail_robot.ros.operator import Operator, wait_for
 
 own_domain()
 NODE = Path(__file__).with_name("kinematic_arm.py")
@@ -41,7 +42,7 @@ def test_a_spacemouse_on_the_spacenav_topics_moves_the_arm_while_it_is_pushed(
             }
             wait_for(lambda: operator.node.count_subscribers("/spacenav/twist"), "the desk")
             assert operator.call("enable", data=True).success
-            wait_for(lambda: operator.state() == PERMITTED, "the desk's zero commands")
+            wait_for(lambda: operator.code() is StatusCode.ENABLED, "the desk's zero commands")
 
             def executed() -> Any:
                 return operator.heard["twist_executed"][-1].twist.linear

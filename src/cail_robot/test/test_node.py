@@ -16,8 +16,8 @@ pytest.importorskip("rclpy")
 
 from ros_bench import node_process, own_domain
 
-from cail_robot.operator import Operator, wait_for
-from cail_robot.ros import PROFILES, RANGE, stay_on_this_machine
+from cail_robot.ros.operator import Operator, wait_for
+from cail_robot.ros.runtime import PROFILES, RANGE, stay_on_this_machine
 
 own_domain()
 NODE = Path(__file__).with_name("kinematic_arm.py")
@@ -53,9 +53,8 @@ def test_the_contract_on_the_topics(node: subprocess.Popen[str], trace: Path) ->
         assert 0.51 < pose.pose.position.x < 0.8
         assert abs(pose.header.stamp.sec + pose.header.stamp.nanosec * 1e-9 - time.time()) < 5
         assert list(operator.heard["joint_states"][-1].name) == ["x", "y", "z"]
-        from std_msgs.msg import Float64
 
-        operator.gripper_cmd.publish(Float64(data=0.25))
+        operator.grip(0.25)
         operator.drive_until((0.0,) * 6, lambda: operator.heard["gripper_state"][-1].data == 0.25, "the gripper")
 
         operator.send((math.nan, 0.0, 0.0, 0.0, 0.0, 0.0))

@@ -26,7 +26,7 @@ from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import Episode
 from cail_core.recording.bag import bags_of
 from cail_core.recording.rebuild import rebuild
-from cail_robot.recorder import Recorder
+from cail_robot.recording.recorder import Recorder
 
 own_domain()
 NODE = Path(__file__).with_name("kinematic_arm.py")

@@ -16,8 +16,8 @@ from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.features import ACTION, DONE, REQUESTED, REWARD, STATE, SUCCESS, TRUNCATED
 from cail_core.errors import BadInput, DatasetError, StorageFull
 from cail_core.recording.bag import bags_of, read_messages
-from cail_core.recording.frames import Timing, recordable
-from cail_robot.recorder import Recorder, RecordingRefused
+from cail_core.recording.episode_builder import Timing, recordable
+from cail_robot.recording.recorder import Recorder, RecordingRefused
 
 HERE = Path(__file__).parent
 
@@ -54,6 +54,26 @@ def test_an_episode_is_in_the_bag_and_in_the_dataset_as_it_was(folder: Path) -> 
     }  # fmt: skip
     assert dataset.info["robot_type"] == "stick"
     assert check(folder / "demos") == []
+
+
+def test_how_a_deployment_ended_is_told_once_and_stands(folder: Path) -> None:
+    """Its session has judged already; the recorder has its frames, and no verdict of its own that it could differ by."""
+    recorder, messages = opened(folder / "demos"), Messages(0)
+    assert recorder.reached_ns == 0
+    record(recorder, messages, 10, outcome="collided")
+    for _ in range(15):
+        feed(recorder, messages.cycle())
+    recorder.start()
+    for _ in range(4):
+        feed(recorder, messages.cycle())
+    assert recorder.reached_ns == messages.now_ns - messages.period_ns, "the newest period is complete with the next"
+    recorder.discard()
+    recorder.close()
+    one = DemoDataset(folder / "demos").episode(0)
+    assert one.outcome == "collided"
+    assert one.terminated
+    assert one.recording is not None
+    assert one.recording["task_outcome"] is None
 
 
 def test_the_task_ends_an_episode_before_the_person_does(folder: Path) -> None:
@@ -236,7 +256,7 @@ import resource, signal, sys
 sys.path[:0] = {[str(folder), str(HERE), str(HERE.parents[1] / "cail_core/test")]!r}
 from pathlib import Path
 from reach import Messages, Reach, feed, record
-from cail_robot.recorder import Recorder
+from cail_robot.recording.recorder import Recorder
 recorder = Recorder(Path({str(root)!r}), Reach(), robot="stick", demonstrator="anna")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))

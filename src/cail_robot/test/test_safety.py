@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cail_core.config import build, find_config, load_config
+from cail_core.config import build
 from cail_core.errors import ConfigError
 from cail_robot.arm import STILL, ArmState, Twist, Vector
-from cail_robot.limits import Limits
-from cail_robot.safety import REST, Motion, Outcome, SafetyFilter, Verdict, limit, refuse
+from cail_robot.safety.filter import REST, Motion, Outcome, SafetyFilter, Verdict, limit, refuse
+from cail_robot.safety.limits import Limits, load_limits, load_with_limits
 
 DT = 0.02
 CENTRE: Vector = (0.5, 0.0, 0.3)
@@ -192,7 +193,36 @@ def test_a_period_longer_than_the_margin_is_refused() -> None:
 
 
 def test_the_installed_limits_are_the_defaults() -> None:
-    assert load_config(Limits, find_config("limits")) == Limits()
+    assert load_limits() == Limits()
+
+
+@dataclass(frozen=True)
+class Robot:
+    """Settings of an arm with limits among them."""
+
+    name: str = "stick"
+    limits: Limits = field(default_factory=Limits)
+
+
+def test_who_lowers_a_limit_in_limits_yaml_lowers_it_for_every_robot_that_does_not_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "limits.yaml").write_text("max_linear_speed: 0.1\nmax_angular_speed: 0.2\n")
+    (tmp_path / "stick.yaml").write_text("limits: {max_angular_speed: 0.3}\n")
+    (tmp_path / "over.yaml").write_text("table_height_m: 0.05\n")
+    monkeypatch.setattr("cail_core.config.config_folders", lambda: [tmp_path])
+    found = load_with_limits(Robot, tmp_path / "stick.yaml").limits
+    assert (found.max_linear_speed, found.max_angular_speed, found.stale_after_s) == (0.1, 0.3, Limits().stale_after_s)
+    over = load_with_limits(Robot, tmp_path / "stick.yaml", str(tmp_path / "over.yaml")).limits
+    assert over == replace(found, table_height_m=0.05)
+    assert load_with_limits(Robot, tmp_path / "stick.yaml", "limits").limits.max_angular_speed == 0.3, "the robot's own stays"
+    assert load_limits(str(tmp_path / "over.yaml")).max_linear_speed == 0.1
+
+
+def test_a_fault_in_layered_limits_names_the_files(tmp_path: Path) -> None:
+    (tmp_path / "stick.yaml").write_text("limits: {max_linear_sped: 0.3}\n")
+    with pytest.raises(ConfigError, match=r"stick\.yaml.*unknown key 'limits\.max_linear_sped'.*did you mean"):
+        load_with_limits(Robot, tmp_path / "stick.yaml")
 
 
 any_number = st.one_of(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cail_robot import scheduling
+from cail_robot.control import realtime as scheduling
 
 
 @pytest.fixture

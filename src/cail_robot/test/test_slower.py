@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from cail_robot.limits import Limits, paced
-from cail_robot.slower import Slower
+from cail_robot.control.speed_scaling import Slower
+from cail_robot.safety.limits import Limits, paced
 
 SPEED, ACCELERATION, JERK, PERIOD = 0.5, 4.0, 200.0, 0.02
 

@@ -9,12 +9,10 @@ import pytest
 
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, ConfigError
-from cail_robot import sticks
-from cail_robot.arm_link import ArmReport
-from cail_robot.desk import Desk
-from cail_robot.scripted import Script, read_script
-from cail_robot.sticks import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
-from cail_robot.teleop import (
+from cail_robot.recording.session import Desk
+from cail_robot.ros.arm_link import ArmReport
+from cail_robot.teleop import gamepad as sticks
+from cail_robot.teleop.command import (
     FAILURE,
     GRIP,
     NOWHERE,
@@ -30,6 +28,8 @@ from cail_robot.teleop import (
     TeleopConfig,
     Wish,
 )
+from cail_robot.teleop.gamepad import DEADMAN, EV_ABS, EV_KEY, EVENT, JOY, SPACENAV, JoyTopic, Stick
+from cail_robot.teleop.scripted import Script, read_script
 
 CONFIG = TeleopConfig()
 
@@ -178,7 +178,7 @@ def test_a_silent_joy_driver_counts_as_let_go(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(sticks.time, "monotonic", lambda: now)
     joy = JoyTopic(JOY, CONFIG, Keyboard(lambda timeout: [], CONFIG))
     joy.take([0.0, 1.0], [0, 1, 0, 0, 1])
-    assert joy.read(0.0) == Wish((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), (SUCCESS,))
+    assert joy.read(0.0) == Wish((1.0, 0.0, 0.0, 0.0, 0.0, 0.0), (SUCCESS,), held=True)
     joy.take([0.0, 1.0], [0, 1, 0, 0, 1])
     assert joy.read(0.0).events == (), "a button held is pressed once"
     joy.take([0.0, 1.0], [0, 0, 0, 0, 1, 1, 0, 0, 1])
@@ -195,7 +195,7 @@ def test_the_spacenav_driver_moves_by_its_cap_alone_and_falls_silent_when_let_go
     cap = JoyTopic(SPACENAV, CONFIG, Keyboard(lambda timeout: [], CONFIG))
     cap.take([0.55, 0.05, -0.55, 0.0, 0.0, 1.3], [1, 0])
     half = 0.5  # the dead zone of 0.1 taken off
-    assert cap.read(0.0).axes == pytest.approx((half, 0.0, -half, 0.0, 0.0, 1.0))
+    assert cap.read(0.0).axes == pytest.approx((half, 0.0, -half, 0.0, 0.0, 0.0)), "turns are locked unless asked for"
     cap.take_twist([0.0, 1.0, 0.0, 0.0, 0.0, 0.0])
     assert cap.read(0.0).axes[:2] == pytest.approx((half, 0.0)), "the twist is the same motion, scaled perhaps: Joy counts"
     now += 0.2
@@ -205,7 +205,7 @@ def test_the_spacenav_driver_moves_by_its_cap_alone_and_falls_silent_when_let_go
     cap.take_twist([0.0, float("nan"), 0.0, 0.0, 0.0, 0.0])
     assert cap.read(0.0).axes == NOWHERE
     cap.take([0.0] * 6, [1, 1])
-    assert cap.read(0.0).events == (START,), "the left button was down before"
+    assert cap.read(0.0).events == (STOP,), "the left button was down before"
 
 
 class Link:
@@ -225,8 +225,17 @@ class Link:
     def stop(self) -> None:
         self.calls.append("stop")
 
+    simulated = False
+    note = ""
+
+    def unlock(self) -> None:
+        self.calls.append("unlock")
+
     def permit(self) -> None:
         self.calls.append("permit")
+
+    def disable(self) -> None:
+        self.calls.append("disable")
 
     def reset(self) -> None:
         self.calls.append("reset")
@@ -239,7 +248,7 @@ class Link:
 def test_the_desk_does_what_each_key_says(tmp_path: Path) -> None:
     from reach import Messages, Reach, feed
 
-    from cail_robot.recorder import Recorder
+    from cail_robot.recording.recorder import Recorder
 
     now = 0.0
     recorder = Recorder(tmp_path / "demos", Reach(), robot="stick", demonstrator="anna", clock=lambda: now)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +19,20 @@ pytest.importorskip("rclpy")
 
 from ros_bench import environment, own_domain
 
-from cail_core.algorithms.method import method_config
 from cail_core.cli import main
-from cail_core.training.tune import write_config
-from cail_robot.operator import wait_for
-from cail_robot.ros import STATE_QOS, STATUS_QOS, join
-from cail_robot.train_node import NUMBERS, Progress
+from cail_robot.ros.operator import wait_for
+from cail_robot.ros.runtime import STATE_QOS, STATUS_QOS, join
+from cail_robot.ros.train_node import NUMBERS, Progress
 
 own_domain()
 STEPS = 20_000
 CHECKPOINT = 5 * 500
 """Steps between two checkpoints with the settings below."""
 RESULTS = ("policy/policy.safetensors", "confidence.parquet", "metrics.csv", "ranked.csv")
-NODE = "import sys; from cail_robot.train_node import main; sys.exit(main())"
+NODE = "import sys; from cail_robot.ros.train_node import main; sys.exit(main())"
 UNHURRIED = """
 import sys, time
-from cail_robot import train_node
+from cail_robot.ros import train_node
 told = train_node.Trainer._watch
 def watch(self, done, steps, metrics):
     told(self, done, steps, metrics)
@@ -48,7 +45,7 @@ sys.exit(train_node.main())
 """Goes on once it is heard, and each phase lasts long enough to be told: the rest of a run can be shorter than discovery."""
 WITHOUT_ROS_AFTER = """
 import sys, rclpy
-from cail_robot import train_node
+from cail_robot.ros import train_node
 told = train_node.Trainer._watch
 def watch(self, done, steps, metrics):
     told(self, done, steps, metrics)
@@ -66,11 +63,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     demos = str(made / "demos")
     assert main(["demos", "collect", "--task", "pointmass", "--mix", "paper", "--episodes", "20", "--out", demos]) == 0
     assert main(["demos", "rank", demos, "--by", "return", "--fraction", "0.3"]) == 0
-    c = method_config("cail")
-    small = replace(c, checkpoint_every=5, before=replace(c.before, steps=5, batch=100),
-                    discriminator=replace(c.discriminator, steps=2, batch=100),
-                    ppo=replace(c.ppo, rollout_steps=500, num_envs=10, epochs=2, minibatch=250))  # fmt: skip
-    write_config(small, made / "small.yaml")
+    (made / "small.yaml").write_text(
+        "checkpoint_every: 5\noffline_confidence: {steps: 5, batch_size: 100}\ndiscriminator: {updates: 2, batch_size: 100}\n"
+        "ppo: {rollout_steps: 500, num_envs: 10, epochs: 2, minibatch: 250}\n"
+    )
     return made
 
 
@@ -242,7 +238,7 @@ def test_the_training_goes_on_without_ros_and_ends_with_policy_and_report(folder
 
 @pytest.mark.parametrize(("words", "told"), [
     (["--seed", "odd"], "expected a whole number of 0 or more, given 'odd'"),
-    (["--method", "cial"], "expected a method out of cail"),
+    (["--method", "cial"], "expected a method out of"),
     (["--demos", "nowhere"], "nowhere"),
 ])  # fmt: skip
 def test_bad_input_is_one_line_and_leaves_nothing(folder: Path, words: list[str], told: str) -> None:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cail_robot.ur5e import kinematics as ur
+from cail_robot.robots.ur5e import kinematics as ur
 
 # a, d, alpha of the six links, as Universal Robots publishes them.
 TABLE = [

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from cail_robot.scheduling import realtime
+from cail_robot.control.realtime import realtime
 from cail_sim.ursim.process import BoxProcess as RunningBox
 
 __all__ = ["RunningBox", "box", "prompt_process", "running_box", "shared"]

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rclpy")
 pytest.importorskip("pybullet")
 
-from cail_core.commands.bench import added
+from cail_bench.command import added
 
 
 def table(path: Path) -> list[dict[str, str]]:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from cail_core.tasks.pick_place_avoid import OBSERVATION_NAMES, Outcome
-from cail_core.tasks.variation import NOMINAL, NOTHING, Variation
-from cail_sim.env import CONTROL_TICKS, PickPlaceAvoidEnv
-from cail_sim.tasks import Panda
+from cail_core.tasks.variation import NOMINAL, NOTHING, Variation, varied
+from cail_sim.tasks.env import CONTROL_TICKS, PickPlaceAvoidEnv
+from cail_sim.tasks.panda import Panda
 
 Env = Callable[..., PickPlaceAvoidEnv]
 
@@ -94,6 +94,18 @@ def shown(env: PickPlaceAvoidEnv) -> dict[str, float]:
     return dict(zip(OBSERVATION_NAMES, env.observe(), strict=True))
 
 
+def test_a_slow_gripper_takes_longer_to_close(under: Env) -> None:
+    left = {}
+    for speed in (1.0, 0.25):
+        env = under(gripper=speed)
+        for _ in range(5):  # 50 ms: of its 40 mm a finger makes 10 at 0.2 m/s
+            env.world.advance((0.0, 0.0, 0.0), True, CONTROL_TICKS)
+        env.world.arm.read()
+        left[speed] = 1.0 - env.world.arm.opening
+    assert left[1.0] == pytest.approx(0.25, abs=0.06)
+    assert left[0.25] == pytest.approx(left[1.0] / 4, abs=0.02)
+
+
 def test_an_offset_is_seen_at_the_tool_and_undone_at_the_neck(under: Env) -> None:
     seen, true = shown(under(grasp_offset_m=0.004)), shown(under())
     error = np.array([seen[f"tool_{axis}"] - true[f"tool_{axis}"] for axis in "xyz"])
@@ -160,3 +172,9 @@ def test_the_same_seed_is_the_same_episode_and_its_pace_is_known_before(under: E
     finally:
         env.close()
     assert Panda().pace_of(3) == 1.0
+
+
+def test_methods_that_act_learn_under_the_tasks_variation_but_at_its_own_speed() -> None:
+    task = varied(Panda())
+    assert isinstance(task, Panda)
+    assert task.played_under == replace(Panda().variation, speed=(1.0, 1.0)) != NOTHING

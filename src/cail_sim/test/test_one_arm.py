@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from cail_core.tasks.pick_place_avoid import Vec
 from cail_robot.arm import STILL, ArmState
-from cail_robot.safety import SafetyFilter
-from cail_sim.tasks import Panda
-from cail_sim.ur5e import UR5e
-from cail_sim.world import Start, World
+from cail_robot.safety.filter import SafetyFilter
+from cail_sim.bullet.world import Start, World
+from cail_sim.tasks.panda import Panda
+from cail_sim.tasks.ur5e import UR5e
 
 COMMAND_TICKS = 10
 """Commands change at 50 Hz, whatever the world is stepped at."""

@@ -14,14 +14,14 @@ pytest.importorskip("pybullet")
 import gymnasium
 from gymnasium.utils.env_checker import check_env
 
+from cail_bench.speed_limits import play, slower
 from cail_core.tasks import get_task
 from cail_core.tasks.base import Practised
 from cail_core.tasks.pick_place_avoid import Outcome
-from cail_robot.safety import Verdict
-from cail_sim.arm import PANDA
-from cail_sim.env import PickPlaceAvoidEnv
-from cail_sim.slower import play, slower
-from cail_sim.tasks import Panda, PandaCarry
+from cail_robot.safety.filter import Verdict
+from cail_sim.bullet.arm import PANDA
+from cail_sim.tasks.env import PickPlaceAvoidEnv
+from cail_sim.tasks.panda import Panda, PandaCarry
 
 
 @pytest.fixture(scope="module")

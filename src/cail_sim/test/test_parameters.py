@@ -18,10 +18,11 @@ from ros_bench import environment, node_process, own_domain, process
 from cail_core.cli import main
 from cail_core.config import find_config, load_config
 from cail_core.errors import BadInput, ConfigError
-from cail_robot.limits import Limits
-from cail_robot.operator import Operator, wait_for
-from cail_robot.params import LIMITS, flat, limits_with, read_params_file, with_params_file
-from cail_robot.ros import STATE_QOS, STATUS_QOS
+from cail_robot.robot import find_robot
+from cail_robot.ros.operator import Operator, wait_for
+from cail_robot.ros.params import LIMITS, flat, limits_with, read_params_file, with_params_file
+from cail_robot.ros.runtime import STATE_QOS, STATUS_QOS
+from cail_robot.safety.limits import Limits
 
 own_domain()
 UP = ("-m", "cail_core.cli", "up", "sim")
@@ -79,7 +80,8 @@ def test_what_cannot_change_is_read_only(sim: subprocess.Popen[str]) -> None:
 
 
 def test_the_limits_in_force_and_misspelt_ones_are_said_at_the_start() -> None:
-    with process(*UP, "--ros-args", "-p", "max_liner_speed:=0.1", "-p", "max_linear_speed:=0.2") as started:
+    given = ("-p", "max_liner_speed:=0.1", "-p", "max_linear_speed:=0.2")
+    with process(*UP, "--namespace", "other", "--ros-args", *given) as started:
         assert started.stdout
         said = ""
         for line in started.stdout:
@@ -171,10 +173,9 @@ def test_the_description_is_printed_where_no_node_runs(capsys: pytest.CaptureFix
 
 
 def test_the_ur5e_is_described_too() -> None:
-    from cail_robot.ur5e.arm import UR5eArm
-    from cail_robot.ur5e.up import UR5e
+    from cail_robot.robots.ur5e.arm import UR5eArm
 
-    robot = ElementTree.fromstring(UR5e.description())
+    robot = ElementTree.fromstring(find_robot("ur5e").load().description())
     moving = [joint.get("name") for joint in robot.iterfind("joint") if joint.get("type") != "fixed"]
     assert moving == [*UR5eArm.joint_names, *UR5eArm.finger_joints]
     assert UR5eArm.base_frame in {link.get("name") for link in robot.iterfind("link")}
@@ -184,7 +185,7 @@ def test_the_scene_is_drawn_where_its_things_are(sim: subprocess.Popen[str]) -> 
     from geometry_msgs.msg import PoseStamped
     from visualization_msgs.msg import MarkerArray
 
-    program = "import sys; from cail_sim.scene import main; sys.exit(main())"
+    program = "import sys; from cail_sim.robots.scene import main; sys.exit(main())"
     with Operator() as operator, process("-c", program) as scene:
         drawn: list[Any] = []
         bottle: list[Any] = []

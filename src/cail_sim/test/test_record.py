@@ -19,13 +19,13 @@ pytest.importorskip("rclpy", reason="needs ROS 2's rclpy")
 pytest.importorskip("pybullet", reason="needs PyBullet")
 from ros_bench import own_domain
 
+from cail_bench import recording_live as recording_live_bench
 from cail_core.cli import main
 from cail_core.demos.check import check
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.features import ACTION, STATE
 from cail_core.recording.bag import bags_of, read_messages
 from cail_core.recording.rebuild import rebuild
-from cail_robot import recording_live_bench
 
 RECORD = [sys.executable, "-m", "cail_core.cli", "record", "--silence", "60"]  # a test machine may be very busy
 PATIENCE_S = 90.0
@@ -142,7 +142,7 @@ def test_a_script_records_without_a_terminal() -> None:
         (["--input", "gamepad", "--device", "/dev/input/none"], "No such file"),
         (["--robot-ip", "10.0.0.1"], "--robot-ip is for an arm with a control box"),
         (["--input", "telepathy"], "invalid choice"),
-        (["--robot-config", "ur5e"], "--robot-config is for a UR5e"),
+        (["--robot-config", "ur5e"], "--robot-config is for a robot with settings"),
         (["--robot", "ur5e", "--viewer", "true"], "--viewer true is for a simulator of ours"),
         (["--limits", "nowhere"], "expected a YAML file"),
         (["--params-file", "nowhere"], "give a ROS parameter file"),

@@ -22,7 +22,7 @@ from cail_core.policy import load_policy, save_policy
 from cail_core.rl.networks import TanhGaussianActor
 from cail_core.tasks import get_task
 from cail_robot.arm import ArmError
-from cail_robot.operator import Operator, wait_for
+from cail_robot.ros.operator import Operator, wait_for
 
 own_domain()
 
@@ -78,7 +78,7 @@ def test_in_real_time_a_policy_is_evaluated_and_trained(tmp_path: Path, capsys: 
     assert main(["demos", "collect", "--task", "panda-carry", "--mix", "best", "--episodes", "4", "--out", str(demos)]) == 0
     assert main(["demos", "rank", str(demos), "--by", "return", "--fraction", "0.5"]) == 0
     (tmp_path / "short.yaml").write_text(
-        "learner: airl\nconfidence: before\nbefore: {steps: 5}\n"
+        "offline_confidence: {steps: 5}\n"
         "ppo: {num_envs: 1, rollout_steps: 30}\n"
     )
     with node_process("-m", "cail_core.cli", "up", "sim", "--task", "panda-carry"):
@@ -103,7 +103,7 @@ def test_in_real_time_the_things_of_the_task_are_on_the_topics_and_reset_starts_
     from geometry_msgs.msg import PoseStamped
     from std_msgs.msg import String
 
-    from cail_robot.ros import STATE_QOS
+    from cail_robot.ros.runtime import STATE_QOS
 
     with node_process("-m", "cail_core.cli", "up", "sim") as node, Operator() as operator:
         poses: dict[str, list[PoseStamped]] = {"object_pose": [], "target_pose": [], "obstacle_pose": []}
@@ -130,6 +130,6 @@ def test_in_real_time_the_things_of_the_task_are_on_the_topics_and_reset_starts_
 
 
 def test_nobody_on_the_topics_is_an_error_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cail_robot.ros_env.PATIENCE_S", 0.5)
-    with pytest.raises(ArmError, match=r"cail up sim"):
+    monkeypatch.setattr("cail_robot.ros.env.PATIENCE_S", 0.5)
+    with pytest.raises(ArmError, match=r"`cail up`"):
         get_task("panda-ros").make_env(1)

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from boxes import RunningBox
 
 from cail_robot.arm import STILL, ArmError, ArmMode, Twist
-from cail_robot.control import ArmControl, State
-from cail_robot.limits import Limits
-from cail_robot.ur5e import kinematics
-from cail_robot.ur5e.arm import UR5eArm
-from cail_robot.ur5e.config import GripperConfig, UR5eConfig
+from cail_robot.control.state_machine import ArmControl, State, StatusCode
+from cail_robot.robots.ur5e import kinematics
+from cail_robot.robots.ur5e.arm import UR5eArm
+from cail_robot.robots.ur5e.config import GripperConfig, UR5eConfig
+from cail_robot.safety.limits import Limits
 
 pytest.importorskip("rtde_control")
 
@@ -71,7 +74,7 @@ class Lab:
         while self.control.state is not State.IDLE:
             assert time.monotonic() < end, self.control.status
             if self.control.state is State.FAULT:
-                self.control.clear_fault()
+                self.control.clear_fault(unlock=True)
             time.sleep(0.1)
 
     def stays_at_rest(self, seconds: float = 0.4) -> None:
@@ -131,10 +134,12 @@ def test_a_fault_stops_the_arm_until_it_is_cleared(lab: Lab, box: RunningBox, fa
     lab.move()
     box.fault(fault)
     assert text in lab.until_state(State.FAULT)
+    by_safety = fault in ("pstop", "estop", "safeguard open")
+    assert lab.control.status.code is (StatusCode.SAFETY_STOP if by_safety else StatusCode.FAULT)
     box.wait_for(moving=False)
     lab.stays_at_rest()
     if repair:
-        lab.control.clear_fault()  # too early: what stops the arm is still there
+        lab.control.clear_fault(unlock=True)  # too early: what stops the arm is still there
         time.sleep(0.3)
         assert lab.control.state is State.FAULT
         box.fault(repair)
@@ -262,10 +267,112 @@ def test_a_closed_gripper_is_never_called_open_after_a_fault(box: RunningBox, gr
         arm.close()
 
 
-def test_settings_are_checked():
-    from cail_core.config import find_config, load_config
-    from cail_core.errors import ConfigError
+def until(what: object, text: str, arm: UR5eArm, timeout_s: float = 20.0) -> None:
+    end = time.monotonic() + timeout_s
+    while not what():  # type: ignore[operator]
+        assert time.monotonic() < end, f"{text}: {arm.read()}"
+        arm.send_twist(STILL)
+        time.sleep(0.01)
 
-    assert load_config(UR5eConfig, find_config("ur5e")) == UR5eConfig()
+
+def test_a_gripper_that_does_not_answer_is_said_at_once_and_so_is_its_return(box: RunningBox):
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host, **PATIENT))  # type: ignore[arg-type]
+    box.fault("gripper silent")
+    arm.connect()
+    try:
+        until(lambda: any("the robotiq gripper does not answer" in note for note in arm.read().notes), "silence", arm)
+        box.fault("gripper answers")
+        until(lambda: not arm.read().notes, "its return", arm)
+    finally:
+        box.fault("gripper answers")
+        arm.close()
+
+
+def test_nothing_but_a_command_to_the_gripper_activates_it(box: RunningBox):
+    """Activating moves the fingers fully: not at the start, and not when the tool's power comes back."""
+    box.fault("gripper inactive")
+    before = box.status()["gripper_activations"]
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host, **PATIENT))  # type: ignore[arg-type]
+    arm.connect()
+    try:
+        until(lambda: any("not activated" in note for note in arm.read().notes), "that it is not activated", arm)
+        opening = box.status()["gripper"]
+        end = time.monotonic() + 1.5
+        while time.monotonic() < end:
+            arm.send_twist(STILL)
+            time.sleep(0.02)
+        assert (box.status()["gripper_activations"], box.status()["gripper"]) == (before, opening)
+        move_gripper(arm, 0.0)
+        assert box.status()["gripper_activations"] == before + 1
+        until(lambda: not arm.read().notes, "that it is well", arm)
+    finally:
+        arm.close()
+
+
+def test_a_protective_stop_needs_more_than_clearing_a_fault(box: RunningBox):
+    lab = Lab(box)
+    try:
+        box.fault("pstop")
+        lab.until_state(State.FAULT)
+        done, text = lab.control.clear_fault()
+        assert not done
+        assert "See that nobody is clamped" in text
+        time.sleep(0.2)
+        assert box.status()["safety"] == "PROTECTIVE_STOP"
+        lab.clear()
+    finally:
+        lab.close()
+
+
+def test_a_loop_whose_node_was_killed_before_it_began_ends(box: RunningBox, tmp_path):
+    """The node is killed in the moment between starting the loop and the loop's first look at who started it."""
+    program = (
+        "import os, signal, subprocess, sys\n"
+        "from cail_robot.robots.ur5e.arm import UR5eArm\n"
+        "from cail_robot.robots.ur5e.config import UR5eConfig\n"
+        "started = subprocess.Popen\n"
+        "def killed(command, **options):\n"
+        "    made = started(command, **options)\n"
+        "    print(made.pid, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "subprocess.Popen = killed\n"
+        f"UR5eArm(UR5eConfig(robot_ip='{box.host}')).connect()\n"
+    )
+    node = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    pid = int(node.stdout)
+    end = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z":
+        assert time.monotonic() < end, "the loop outlives its node"
+        time.sleep(0.05)
+    assert box.status()["runtime"] == "STOPPED"
+
+
+def test_a_program_of_somebody_else_is_not_ended_without_being_asked(box: RunningBox):
+    import rtde_control
+
+    other = rtde_control.RTDEControlInterface(box.host)
+    arm = UR5eArm(UR5eConfig(robot_ip=box.host, **PATIENT))  # type: ignore[arg-type]
+    try:
+        assert box.status()["runtime"] == "PLAYING"
+        arm.connect()
+        until(lambda: arm.read().mode is ArmMode.FAULT, "a fault", arm)
+        assert "a program runs on the box" in arm.read().faults[0]
+        assert box.status()["runtime"] == "PLAYING"
+        other.stopScript()
+        other.disconnect()
+        arm.recover()
+        until(lambda: arm.read().mode is ArmMode.READY, "control", arm)
+    finally:
+        arm.close()
+
+
+def test_settings_are_checked():
+    from cail_core.config import find_config, read_yaml
+    from cail_core.errors import ConfigError
+    from cail_robot.safety.limits import load_with_limits
+
+    assert load_with_limits(UR5eConfig, find_config("ur5e")) == UR5eConfig()
+    base, own = read_yaml(find_config("limits")), read_yaml(find_config("ur5e"))["limits"]
+    assert not [name for name, value in own.items() if base[name] == value], "a robot's file names only what differs"
     with pytest.raises(ConfigError, match="tool_offset: expected 6"):
         UR5eConfig(tool_offset=(0.0, 0.0, 0.1))

@@ -15,7 +15,7 @@ def test_the_arm_stops_and_stays_when_processes_die(tmp_path: Path, monkeypatch:
     from boxes import prompt_process
     from ros_bench import own_domain
 
-    from cail_sim.ursim.bench_faults import measure
+    from cail_bench.ur5e_faults import measure
 
     monkeypatch.setenv("ROS_DOMAIN_ID", own_domain())
     names = ["policy SIGKILLed", "RTDE loop SIGKILLed", "node SIGKILLed"]

@@ -15,7 +15,7 @@ pytest.importorskip("pybullet")
 
 from ros_bench import node_process, own_domain
 
-from cail_robot.operator import Operator, wait_for
+from cail_robot.ros.operator import Operator, wait_for
 from cail_sim.ursim.process import free_host
 from cail_sim.ursim.server import Ports
 

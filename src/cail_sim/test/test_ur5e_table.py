@@ -11,16 +11,16 @@ from boxes import RunningBox, running_box
 
 from cail_core.tasks import get_task
 from cail_core.tasks.pick_place_avoid import Outcome
-from cail_robot.ur5e import kinematics as ur
-from cail_robot.ur5e.config import GripperConfig
-from cail_robot.ur5e.gripper import Robotiq
+from cail_robot.robots.ur5e import kinematics as ur
+from cail_robot.robots.ur5e.config import GripperConfig
+from cail_robot.robots.ur5e.gripper import Robotiq
 
 pytest.importorskip("pybullet")
 
 
 def test_the_urdf_has_the_kinematics_of_the_published_parameters():
-    from cail_sim.bullet import data_file, load_pybullet
-    from cail_sim.ur5e import TOOL_OFFSET, UR5E
+    from cail_sim.bullet.engine import data_file, load_pybullet
+    from cail_sim.tasks.ur5e import TOOL_OFFSET, UR5E
 
     p = load_pybullet()
     client = p.connect(p.DIRECT)

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from boxes import RunningBox, running_box
 
-from cail_robot.ur5e import kinematics as ur
+from cail_robot.robots.ur5e import kinematics as ur
+from cail_sim.ursim.motion import STOP_DECELERATION
 
 rtde_control = pytest.importorskip("rtde_control")
 rtde_receive = pytest.importorskip("rtde_receive")
@@ -280,7 +281,29 @@ def test_a_joint_at_its_limit_is_a_protective_stop(ur5e: Clients, box: RunningBo
     ur5e.control.speedJ([0, 0, 0, 0, 0, 3.0], 20.0, 0.0)
     now = box.wait_for(safety="PROTECTIVE_STOP", moving=False)
     assert "wrist_3 at its limit" in str(now["said"])
-    assert abs(ur5e.receive.getActualQ()[5]) <= 2 * math.pi + 0.35
+    assert abs(ur5e.receive.getActualQ()[5]) <= 2 * math.pi + 3.0**2 / (2 * STOP_DECELERATION) + 0.1
+
+
+def test_a_tool_speed_into_a_singularity_is_a_protective_stop(ur5e: Clients, box: RunningBox):
+    """Straight out until the elbow is stretched, with nothing in front of the box that would slow down."""
+    until = time.monotonic() + 20
+    while box.status()["safety"] == "NORMAL" and time.monotonic() < until:
+        ur5e.control.speedL([0.25, 0, 0.1, 0, 0, 0], 2.0, 0.0)
+        time.sleep(0.01)
+    now = box.wait_for(safety="PROTECTIVE_STOP", moving=False)
+    assert "near a singularity" in str(now["said"])
+
+
+def test_a_stop_takes_the_joints_their_time(ur5e: Clients, box: RunningBox):
+    """Told to stop at 25 m/s², the box does what the joints can."""
+    until = time.monotonic() + 10
+    while box.status()["tool_speed"] < 0.24 and time.monotonic() < until:
+        ur5e.control.speedL([0, 0, -0.25, 0, 0, 0], 2.0, 0.0)
+        time.sleep(0.01)
+    before = box.status()["tcp"][2]
+    ur5e.control.speedL([0, 0, 0, 0, 0, 0], 25.0, 0.0)
+    way = before - box.wait_for(moving=False)["tcp"][2]
+    assert way > 0.0025, "25 m/s² would take 1.25 mm"
 
 
 def test_not_a_number_stops_the_program(ur5e: Clients, box: RunningBox):

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from cail_robot.ur5e import kinematics as ur
+from cail_robot.robots.ur5e import kinematics as ur
 from cail_sim.ursim import dashboard
 from cail_sim.ursim.controller import Controller, RobotMode, Runtime, Safety
 from cail_sim.ursim.motion import CYCLE_S, STOP_DECELERATION, MoveJ, MoveL, Ramp, Servo, Speed, Stop, Violation

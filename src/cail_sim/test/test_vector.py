@@ -20,8 +20,8 @@ from cail_core.evaluation import evaluate
 from cail_core.policy import ACTION_BOUND, Mode, Network
 from cail_core.tasks import BatchEnv
 from cail_core.tasks.base import PlayingEnv, RepeatingEnv
-from cail_sim.tasks import Panda
-from cail_sim.vector import Batch, LocalEnv, WorkerEnv, WorkerLost
+from cail_sim.bullet.vector import Batch, LocalEnv, WorkerEnv, WorkerLost
+from cail_sim.tasks.panda import Panda
 
 
 def with_workers(workers: int, max_ticks: int = 3000) -> Panda:
@@ -183,8 +183,8 @@ def test_no_worker_outlives_a_killed_parent() -> None:
 
 PARENT = """
 import numpy as np
-from cail_sim.tasks import Panda
-from cail_sim.vector import WorkerEnv
+from cail_sim.tasks.panda import Panda
+from cail_sim.bullet.vector import WorkerEnv
 env = WorkerEnv(Panda(), 2, 2)
 env.reset(0)
 print(*env.pids, flush=True)

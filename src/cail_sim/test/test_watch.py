@@ -14,8 +14,8 @@ from PIL import Image
 
 from cail_core.cli import main
 from cail_core.tasks.pick_place_avoid import Outcome
-from cail_sim.render import Camera, Film, observed_start, picture_of, render_episode, save_film, trust_colour
-from cail_sim.tasks import Panda
+from cail_sim.bullet.render import Camera, Film, observed_start, picture_of, render_episode, save_film, trust_colour
+from cail_sim.tasks.panda import Panda
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +118,7 @@ def test_without_a_display_watch_makes_a_film(
         seen.append(options["title"])
         return Film([np.zeros((20, 20, 3), np.uint8)] * 3, 25, Outcome.SUCCESS, -47.0, 3)
 
-    monkeypatch.setattr("cail_sim.render.render_episode", quick)
+    monkeypatch.setattr("cail_sim.bullet.render.render_episode", quick)
     assert main(["watch", "--task", "panda", "--policy", "random"]) == 0
     said = capsys.readouterr()
     assert "no display here, so a film" in said.err

@@ -13,7 +13,7 @@ pytest.importorskip("rclpy", reason="needs ROS 2's rclpy")
 pytest.importorskip("pybullet", reason="needs PyBullet")
 from ros_bench import environment
 
-from cail_sim.window import ordinary_scheduling
+from cail_sim.bullet.window import ordinary_scheduling
 
 
 @pytest.mark.parametrize("arm", ["sim", "ur5e-sim"])

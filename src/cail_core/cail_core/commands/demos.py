@@ -26,10 +26,12 @@ def register(commands: Any) -> None:
         return made
 
     p = action("collect", _collect, "let a task's demonstrators of graded quality demonstrate; goes on if it was cut off")
-    p.add_argument("--task", required=True, help="for example pointmass")
+    p.add_argument("--task", required=True, help="for example pointmass; gym:[MODULE:]ID is any Gymnasium environment")
     who = p.add_mutually_exclusive_group()
     who.add_argument("--mix", default="paper", help="which demonstrators, in which shares (default: paper)")
     who.add_argument("--policies", type=Path, nargs="+", metavar="P", help="saved policies as demonstrators, in equal shares")
+    who.add_argument("--demonstrators", metavar="MODULE:FUNCTION", help="your own, in equal shares: the function returns "
+                     "{name: start}, start(rng) gives the policy of an episode, which maps an observation to an action")
     p.add_argument("--episodes", type=int, default=200, metavar="N", help="default: 200")
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
     p.add_argument("--config", type=Path, metavar="FILE", help="settings of the task (default: the installed ones)")
@@ -42,6 +44,12 @@ def register(commands: Any) -> None:
     p.add_argument("--task", help="checks sizes and gives names; without it they come from the file")
     p.add_argument("--episode-length", type=int, metavar="N", help="npz only: every episode has N steps, ended by a time limit")
     p.add_argument("--fps", type=int, metavar="HZ", help="rate of the recording (default: the task's or the file's)")
+    p.add_argument("--name", help="what the task is called (default: what the file calls it, else the file's name)")
+    p.add_argument("--text", help="the task in a sentence (default: the file's)")
+    p.add_argument("--robot", help="which robot it was recorded on (default: the file's)")
+    for kind in ("observation", "action"):
+        p.add_argument(f"--{kind}-names", metavar="A,B,…", help=f"a name for each number of the {kind} (default: the file's)")
+        p.add_argument(f"--{kind}-units", metavar="U,V,…", help=f"a unit for each number of the {kind}, or one for all")
     p.add_argument("--out", type=Path, required=True, metavar="D", help="the new dataset's folder")
 
     p = action("export", _export, "write a dataset as another tool's file")
@@ -108,29 +116,41 @@ def register(commands: Any) -> None:
 
 
 def _collect(args: argparse.Namespace) -> None:
-    from cail_core.demos.collect import collect, mix_of, mix_of_policies
+    from cail_core.demos.collect import collect, mix_of, mix_of_function, mix_of_policies
     from cail_core.progress import bar
     from cail_core.tasks import get_task
 
     task = get_task(args.task, args.config)
-    mix = mix_of_policies(task, args.policies) if args.policies else mix_of(task, args.mix)
+    if args.demonstrators:
+        mix = mix_of_function(task, args.demonstrators)
+    else:
+        mix = mix_of_policies(task, args.policies) if args.policies else mix_of(task, args.mix)
     with bar(f"collecting {args.task}", args.episodes) as advance:
         dataset = collect(task, mix, args.episodes, args.seed, args.out, truth=args.truth, progress=advance)
     _print_info(dataset)
-    print(f"\nNext: cail demos rank {args.out} --by return --fraction 0.05")
+    print(f"\nNext: cail demos rank {args.out} --by return --fraction {_worth_ranking(args.episodes)}")
 
 
 def _import(args: argparse.Namespace) -> None:
-    from cail_core.demos.importing import import_demos
+    from cail_core.demos.importing import KINDS, Given, import_demos, split
     from cail_core.tasks import get_task
 
     spec = get_task(args.task).spec if args.task else None
     if args.fps is not None and args.fps < 1:
         raise BadInput(f"expected --fps of at least 1, given {args.fps}")
-    dataset, notes = import_demos(args.file, args.out, spec=spec, fps=args.fps, episode_length=args.episode_length)
+    given = Given(name=args.name, text=args.text, robot=args.robot, names={kind: split(getattr(args, f"{kind}_names"))
+                  for kind in KINDS}, units={kind: split(getattr(args, f"{kind}_units")) for kind in KINDS})
+    dataset, notes = import_demos(args.file, args.out, spec=spec, fps=args.fps, episode_length=args.episode_length, given=given)
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     _print_info(dataset)
+    by = "" if dataset.returns is None else f" --by return --fraction {_worth_ranking(dataset.episodes)}"
+    print(f"\nNext: cail demos rank {args.out}{by}")
+
+
+def _worth_ranking(episodes: int) -> float:
+    """The share to rank: a twentieth, but of a few dozen episodes enough that they have an order."""
+    return 0.05 if episodes >= 200 else 0.1 if episodes >= 100 else 0.3
 
 
 def _export(args: argparse.Namespace) -> None:
@@ -192,10 +212,10 @@ def _check(args: argparse.Namespace) -> None:
 
 
 def _rank(args: argparse.Namespace) -> None:
-    from cail_core.demos.choosing import unalike
     from cail_core.demos.dataset import DemoDataset
     from cail_core.demos.edit import set_ranking
-    from cail_core.demos.ranking import order_by_return, provenance, rank_by_return, read_ranking, share
+    from cail_core.ranking.diverse import unalike
+    from cail_core.ranking.ranks import order_by_return, provenance, rank_by_return, read_ranking, share
 
     dataset = DemoDataset(args.dataset)
     if not (args.by or args.file or args.clear):
@@ -227,9 +247,9 @@ def _rank(args: argparse.Namespace) -> None:
 def _ask(args: argparse.Namespace, dataset: DemoDataset) -> None:
     import getpass
 
-    from cail_core.demos.comparisons import Comparisons, choose
     from cail_core.demos.edit import parse_ids
-    from cail_core.demos.interactive import rank_by_asking
+    from cail_core.ranking.comparisons import Comparisons, choose
+    from cail_core.ranking.interactive import rank_by_asking
 
     comparisons = None
     if args.episodes is not None:
@@ -280,7 +300,7 @@ def _delete(args: argparse.Namespace) -> None:
 def _rebuild(args: argparse.Namespace) -> None:
     from cail_core.progress import bar
     from cail_core.recording.bag import FOLDER, bags_of
-    from cail_core.recording.frames import Trim
+    from cail_core.recording.episode_builder import Trim
     from cail_core.recording.rebuild import rebuild
 
     trim = None if args.trim_idle is None else Trim(on=args.trim_idle)

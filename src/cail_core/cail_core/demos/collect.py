@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,8 +19,9 @@ from cail_core.demos.truth import Marking, TruthWriter
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput
 from cail_core.policy import load_demonstrators
-from cail_core.tasks import BatchEnv, Demonstrator, Policy, RestartableEnv, Step, Task
+from cail_core.tasks import BatchEnv, Demonstrator, Policy, RestartableEnv, Step, Task, TaskSpec
 from cail_core.tasks.base import Array
+from cail_core.users import import_module
 
 Mix = Sequence[tuple[Demonstrator, float]]
 """Who demonstrates, and which share of the episodes each gives."""
@@ -40,8 +42,8 @@ def schedule(mix: Mix, episodes: int) -> list[Demonstrator]:
 class Take:
     """One episode of one demonstrator while it is recorded."""
 
-    def __init__(self, who: Demonstrator, policy: Policy, first: Array) -> None:
-        self.who, self.policy, self.observation = who, policy, first
+    def __init__(self, who: Demonstrator, policy: Policy, first: Array, spec: TaskSpec | None = None) -> None:
+        self.who, self.policy, self.observation, self._spec = who, policy, first, spec
         self._states: list[Array] = []
         self._actions: list[Array] = []
         self._rewards: list[float] = []
@@ -66,7 +68,7 @@ class Take:
         truncated = not bool(step.terminated[i])
         frames: dict[str, Any] = {
             STATE: np.stack(self._states),
-            ACTION: np.stack(self._actions),
+            ACTION: np.stack(self._actions) if self._spec is None else self._spec.in_units(np.stack(self._actions)),
             REWARD: np.array(self._rewards, dtype=np.float32),
             **end_flags(len(self._states), truncated=truncated),
         }
@@ -76,11 +78,11 @@ class Take:
         return Episode(frames, step.next_observation[i].copy(), self.who.name, outcome, bad=np.array(self._bad, dtype=bool))
 
 
-def roll_out(env: BatchEnv, who: Demonstrator, seed: tuple[int, int], *, success: bool) -> Episode:
-    """One episode of one demonstrator in a single environment."""
+def roll_out(env: BatchEnv, who: Demonstrator, seed: tuple[int, int], *, success: bool, spec: TaskSpec | None = None) -> Episode:
+    """One episode of one demonstrator in a single environment; its actions in the units that `spec` has for them."""
     rng = np.random.default_rng(seed)
     policy = who.start(rng)
-    take = Take(who, policy, env.reset(seed=int(rng.integers(2**31)))[0])
+    take = Take(who, policy, env.reset(seed=int(rng.integers(2**31)))[0], spec)
     while True:
         step = env.step(take.act()[None])
         if take.follow(step, 0):
@@ -88,7 +90,7 @@ def roll_out(env: BatchEnv, who: Demonstrator, seed: tuple[int, int], *, success
 
 
 def roll_out_many(
-    env: RestartableEnv, turns: Iterable[tuple[int, Demonstrator]], seed: int, *, success: bool
+    env: RestartableEnv, turns: Iterable[tuple[int, Demonstrator]], seed: int, *, success: bool, spec: TaskSpec | None = None
 ) -> Iterator[Episode]:
     """The episodes of `turns` (number and demonstrator), in their order, as many at once as there are environments."""
     order = list(turns)
@@ -102,7 +104,7 @@ def roll_out_many(
                     k, who = turn
                     rng = np.random.default_rng((seed, k))
                     policy = who.start(rng)
-                    takes[i] = k, Take(who, policy, env.restart(i, int(rng.integers(2**31))))
+                    takes[i] = k, Take(who, policy, env.restart(i, int(rng.integers(2**31))), spec)
             actions = [take[1].act() if take else idle for take in takes]
             idle = np.zeros_like(next(action for action in actions if action is not None))
             step = env.step(np.stack([idle if action is None else action for action in actions]))
@@ -117,8 +119,8 @@ def mix_of(task: Task, name: str) -> Mix:
     """The task's mix of that name."""
     mixes = task.mixes()
     if not mixes:
-        raise BadInput(f"task '{task.spec.name}' brings no demonstrators; give saved policies with --policies "
-                       f"(`cail oracle --task {task.spec.name} --out DIR` trains some)")
+        raise BadInput(f"task '{task.spec.name}' brings no demonstrators; give your own with --demonstrators MODULE:FUNCTION, or "
+                       f"saved policies with --policies (`cail oracle --task {task.spec.name} --out DIR` trains some)")
     if name not in mixes:
         raise BadInput(f"expected a mix out of {', '.join(mixes)} for task '{task.spec.name}', given '{name}'")
     return mixes[name]
@@ -128,6 +130,48 @@ def mix_of_policies(task: Task, folders: Sequence[Path]) -> Mix:
     """Saved policies (or folders of them) as demonstrators, each with the same share of the episodes."""
     people = load_demonstrators(folders, task.spec)
     return [(who, 1 / len(people)) for who in people]
+
+
+def mix_of_function(task: Task, where: str) -> Mix:
+    """What MODULE:FUNCTION returns, each with the same share of the episodes: {name: start}, where start(rng) begins an episode
+    and gives its policy, and policy(observation) gives an action. Observations are what the environment gives (a dict, where it
+    gives one), actions are in its own units and are cut off at its bounds."""
+    module, _, function = where.partition(":")
+    if not module or not function:
+        raise BadInput(f"expected --demonstrators MODULE:FUNCTION, given '{where}'")
+    loaded = import_module(module, f"--demonstrators {where}")
+    given = getattr(loaded, function, None)
+    if not callable(given):
+        raise BadInput(f"--demonstrators {where}: the module {module} has no function '{function}'")
+    people = given()
+    if not isinstance(people, dict) or not people or not all(callable(start) for start in people.values()):
+        raise BadInput(f"--demonstrators {where}: expected a dict of names and functions start(rng), given {people!r}")
+    file = getattr(loaded, "__file__", None)
+    version = hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file else ""
+    return [(Demonstrator(str(name), _starter(task, start, f"{where}, {name}"), version), 1 / len(people))
+            for name, start in people.items()]
+
+
+def _starter(task: Task, start: Callable[[np.random.Generator], Callable[[Any], Any]],
+             what: str) -> Callable[[np.random.Generator], Policy]:
+    spec = task.spec
+    as_given = getattr(task, "as_given", lambda state: state)
+
+    def begun(rng: np.random.Generator) -> Policy:
+        act = start(rng)
+        if not callable(act):
+            raise BadInput(f"{what}: expected start(rng) to give a function of the observation, given {act!r}")
+
+        def policy(state: Array) -> Array:
+            action = np.asarray(act(as_given(state)), dtype=np.float64).reshape(-1)
+            if action.shape != (spec.action_dim,) or not np.isfinite(action).all():
+                raise BadInput(f"{what}: expected {spec.action_dim} finite numbers ({', '.join(spec.action_names)}), given "
+                               f"{action}")
+            return np.clip(spec.normalised(action), -1.0, 1.0)
+
+        return policy
+
+    return begun
 
 
 def collect(
@@ -181,9 +225,9 @@ def collect(
     try:
         with writer:
             if isinstance(env, RestartableEnv):
-                made = roll_out_many(env, turns, seed, success=spec.has_success)
+                made = roll_out_many(env, turns, seed, success=spec.has_success, spec=spec)
             else:
-                made = (roll_out(env, who, (seed, k), success=spec.has_success) for k, who in turns)
+                made = (roll_out(env, who, (seed, k), success=spec.has_success, spec=spec) for k, who in turns)
             for episode in made:
                 if kept is not None and episode.bad is not None:
                     kept.add(episode.bad)

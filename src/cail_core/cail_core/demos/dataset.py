@@ -55,6 +55,11 @@ class DemoDataset:
         """The task in words."""
         return str(layout.read_parquet(self.root / layout.TASKS).column("__index_level_0__")[0].as_py())
 
+    def units(self, of: str) -> tuple[str, ...]:
+        """The unit of each entry of the "observation" or the "action"; empty where nobody said."""
+        given = self.info["cail"].get("units", {}).get(of, [])
+        return tuple(map(str, given)) if len(given) == self.features[STATE if of == "observation" else ACTION].shape[0] else ()
+
     @property
     def returns(self) -> NDArray[np.float64] | None:
         """The true return of each episode; None where no rewards were recorded. Not for learners."""
@@ -114,14 +119,14 @@ class DemoDataset:
             raise DatasetError(f"{self.root} holds no episodes; record, collect or import some first")
         asked = REQUESTED if REQUESTED in self.features else ACTION
         found = self.columns([STATE, asked, DONE, TRUNCATED])
-        states = found[STATE].astype(np.float32, copy=False)
+        states, actions = (found[name].reshape(self.frames, -1).astype(np.float32, copy=False) for name in (STATE, asked))
         starts = np.array([row.from_index for row in self.rows] + [self.frames], dtype=np.int64)
         successors = np.empty_like(states)
         successors[:-1] = states[1:]
         successors[starts[1:] - 1] = np.stack([row.final_state for row in self.rows])
         return Demonstrations(
             states=states,
-            actions=found[asked].astype(np.float32, copy=False),
+            actions=actions,
             next_states=successors,
             terminated=found[DONE] & ~found[TRUNCATED],
             starts=starts,

@@ -55,6 +55,22 @@ class Demonstrations:
     def rows(self, episode: int) -> slice:
         return slice(int(self.starts[episode]), int(self.starts[episode + 1]))
 
+    @property
+    def lengths(self) -> Ints:
+        """Pairs in each episode."""
+        return np.diff(self.starts)
+
+    def rows_of(self, episodes: Ints) -> Ints:
+        """The rows of some episodes, one episode after another."""
+        return np.concatenate([np.arange(self.starts[e], self.starts[e + 1]) for e in episodes])
+
+    def select(self, episodes: Ints) -> Demonstrations:
+        """Some of the episodes, with their ranks."""
+        rows = self.rows_of(episodes)
+        return Demonstrations(self.states[rows], self.actions[rows], self.next_states[rows], self.terminated[rows],
+                              np.cumsum([0, *self.lengths[episodes]]), self.rank[episodes],
+                              [self.demonstrator[e] for e in episodes] if self.demonstrator else [], self.robot)
+
     def digest(self) -> str:
         """Tells whether two sets of demonstrations, ranks included, are the same to a learner."""
         made = hashlib.sha256()

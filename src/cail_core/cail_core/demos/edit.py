@@ -19,9 +19,9 @@ from cail_core.demos.check import interrupted
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import Episode
 from cail_core.demos.features import ACTION, REQUESTED, differences
-from cail_core.demos.ranking import Ranking
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput, listed
+from cail_core.ranking.ranks import Ranking
 
 
 def repair(root: Path) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cail_core import durable
 from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
-from cail_core.demos.features import ACTION, STATE, Feature
+from cail_core.demos.features import ACTION, REQUESTED, STATE, Feature
 from cail_core.demos.formats.source import Source
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput, CailError, listed
@@ -17,6 +18,7 @@ from cail_core.tasks import TaskSpec
 
 EXPORTS = {"npz": (".npz",), "robomimic": (".hdf5", ".h5"), "minari": ("",)}
 """Format -> how its file's name ends."""
+USUAL_HZ = 10
 MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RuntimeError, MemoryError, OverflowError)
 """What reading a file that only looks like its format can raise, beside what the readers check themselves."""
 
@@ -59,10 +61,31 @@ def open_source(path: Path, episode_length: int | None = None, task: str | None 
     )
 
 
+KINDS = {"observation": STATE, "action": ACTION}
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a person says of a file, in the place of what the file says itself. Names and units by kind: observation, action."""
+
+    name: str | None = None
+    text: str | None = None
+    robot: str | None = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    units: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+def split(text: str | None) -> list[str]:
+    """Names or units from the command line: separated by commas."""
+    return [] if text is None else [part.strip() for part in text.split(",")]
+
+
 def import_demos(
-    path: Path, out: Path, *, spec: TaskSpec | None = None, fps: int | None = None, episode_length: int | None = None
+    path: Path, out: Path, *, spec: TaskSpec | None = None, fps: int | None = None, episode_length: int | None = None,
+    given: Given | None = None,
 ) -> tuple[DemoDataset, list[str]]:
     """Write the demonstrations in `path` as a new dataset at `out`; it appears whole or not at all. Returns notes too."""
+    given = given or Given()
     with malformed_is_said(path):
         source = open_source(path, episode_length, spec.name if spec else None)
     if source.recorded:
@@ -74,14 +97,20 @@ def import_demos(
         _check_sizes(path, source, spec)
         features[STATE] = Feature(features[STATE].dtype, features[STATE].shape, spec.observation_names)
         features[ACTION] = Feature(features[ACTION].dtype, features[ACTION].shape, spec.action_names)
+    units = _apply(path, given, features, source.units)
+    notes = list(source.notes)
+    if not (fps or spec or source.fps):
+        notes.append(f"nothing says at what rate it was recorded: {USUAL_HZ} Hz is assumed; --fps HZ gives another")
+    durable.make_folder(out.absolute().parent)
     with durable.new_folder(out) as building:
         writer = DemoWriter.create(
             building,
-            task=spec.name if spec else source.task or "custom",
-            text=spec.text if spec else source.text or path.stem,
-            robot_type=spec.robot_type if spec else source.robot_type or "unknown",
-            fps=fps or (spec.fps if spec else source.fps) or 10,
+            task=given.name or (spec.name if spec else source.task or path.stem or "custom"),
+            text=given.text or (spec.text if spec else source.text or path.stem),
+            robot_type=given.robot or (spec.robot_type if spec else source.robot_type or "unknown"),
+            fps=fps or (spec.fps if spec else source.fps) or USUAL_HZ,
             features=features,
+            about={"units": units} if units else None,
             in_place=True,
         )
         with writer:
@@ -89,7 +118,27 @@ def import_demos(
                 writer.save_all(source.episodes())
         if writer.episodes == 0:
             raise BadInput(f"{path}: holds no episodes")
-    return DemoDataset(out), source.notes
+    return DemoDataset(out), notes
+
+
+def _apply(path: Path, given: Given, features: dict[str, Feature], known: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Put the names into `features`; gives the units. All faults at once."""
+    faults, units = [], {kind: list(found) for kind, found in known.items()}
+    for kind, name in KINDS.items():
+        feature, names, said = features[name], given.names.get(kind), given.units.get(kind)
+        n = feature.shape[0]
+        if names:
+            if len(names) != n or len(set(names)) != n or not all(names):
+                faults.append(f"--{kind}-names: expected {n} different names, given {len(names)}: {', '.join(names)}")
+            for other in (name, *([REQUESTED] if kind == "action" and REQUESTED in features else [])):
+                features[other] = Feature(features[other].dtype, features[other].shape, tuple(names))
+        if said:
+            if len(said) not in (1, n):
+                faults.append(f"--{kind}-units: expected {n} units or one for all, given {len(said)}: {', '.join(said)}")
+            units[kind] = list(said) * (n if len(said) == 1 else 1)
+    if faults:
+        raise BadInput(listed(str(path), faults))
+    return units
 
 
 def export_demos(dataset: DemoDataset, form: str, out: Path) -> None:

@@ -44,7 +44,7 @@ def spec_of(dataset: DemoDataset) -> TaskSpec | None:
 
 def motions(dataset: DemoDataset, spec: TaskSpec) -> list[Motion]:
     """How each episode moved; empty where the task says nothing of positions."""
-    states = dataset.column(STATE)
+    states = dataset.column(STATE).reshape(dataset.frames, -1)
     found = (motion_of(spec, np.concatenate([states[row.from_index : row.to_index], row.final_state[None]]))
              for row in dataset.rows)
     return [motion for motion in found if motion is not None]
@@ -53,7 +53,8 @@ def motions(dataset: DemoDataset, spec: TaskSpec) -> list[Motion]:
 def show(dataset: DemoDataset, index: int, confidence: Confidence | None) -> None:
     """One episode in the terminal."""
     episode, row, spec = dataset.episode(index), dataset.rows[index], spec_of(dataset)
-    motion = None if spec is None else motion_of(spec, np.concatenate([episode.frames[STATE], episode.final_state[None]]))
+    motion = None if spec is None else motion_of(
+        spec, np.concatenate([episode.frames[STATE].reshape(episode.length, -1), episode.final_state[None]]))
     fps = int(dataset.info["fps"])
     facts = {"demonstrator": row.demonstrator, "outcome": row.outcome, "frames": str(row.length),
              "time": f"{row.length / fps:.1f} s"}

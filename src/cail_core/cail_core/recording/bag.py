@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cail_core import durable
 from cail_core.errors import DatasetError, MissingDependency, how_to_add
-from cail_core.recording.topics import DEFINITIONS, TOPICS
+from cail_core.recording.topics import DEFINITIONS, topics_with
 
 FOLDER = "bags"
 OPEN, SAVING, DONE = ".mcap.tmp", ".saving.mcap", ".mcap"
@@ -51,11 +51,12 @@ def load_mcap() -> Any:
 class BagWriter:
     """Writes a bag under a temporary name; `finish` gives it its own, with what is known of the episode by then."""
 
-    def __init__(self, folder: Path, stem: str, namespace: str) -> None:
+    def __init__(self, folder: Path, stem: str, namespace: str, needs: Mapping[str, str] | None = None) -> None:
+        """`needs`: topic -> type of what is recorded beside the arm's topics."""
         mcap = load_mcap()
         self._folder, self.stem, self._namespace = folder, stem, namespace.rstrip("/")
         self._path = folder / f"{stem}{OPEN}"
-        self._mcap = mcap
+        self._mcap, self._topics = mcap, topics_with(needs or {})
         self._last_ns = 0
         self._file = open(self._path, "wb", buffering=CHUNK_BYTES)  # noqa: SIM115
         try:
@@ -76,7 +77,7 @@ class BagWriter:
                 schemas[topic.type],
                 {"offered_qos_profiles": _LATCHED if topic.name == "status" else _VOLATILE},
             )
-            for topic in TOPICS.values()
+            for topic in self._topics.values()
         }
 
     def write(self, message: Message) -> None:
@@ -135,12 +136,13 @@ def read_about(path: Path) -> dict[str, Any]:
     return {}
 
 
-def read_messages(path: Path) -> Iterator[Message]:
-    """The messages of the contract's topics in the order in which they were received."""
+def read_messages(path: Path, needs: Mapping[str, str] | None = None) -> Iterator[Message]:
+    """The messages of the arm's topics and of those that the task needs, in the order in which they were received."""
+    topics = topics_with(needs or {})
     with _opened(path) as reader:
         for _, channel, message in reader.iter_messages(log_time_order=False):
             name = channel.topic.rpartition("/")[2]
-            if name in TOPICS:
+            if name in topics:
                 yield Message(name, message.data, message.log_time, message.sequence)
 
 

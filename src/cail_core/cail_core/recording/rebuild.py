@@ -13,7 +13,7 @@ from cail_core.demos.edit import link_other_files, set_ranking
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.recording.bag import FOLDER, SAVING, bags_of, stem_of
-from cail_core.recording.frames import Trim, about_episode, episode_from_bag, features_of, recordable
+from cail_core.recording.episode_builder import Trim, about_episode, episode_from_bag, features_of, recordable
 from cail_core.tasks import TaskSpec
 
 

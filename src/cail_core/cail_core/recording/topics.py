@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 TWIST, POSE, JOINTS = "geometry_msgs/msg/TwistStamped", "geometry_msgs/msg/PoseStamped", "sensor_msgs/msg/JointState"
@@ -15,7 +17,7 @@ class Topic:
     name: str
     type: str
     needed: bool = False
-    """Without it there is nothing to learn from; those of the task's things are needed if the task says so."""
+    """Without it there is nothing to learn from."""
 
 
 TOPICS = {
@@ -28,13 +30,29 @@ TOPICS = {
         Topic("joint_states", JOINTS),
         Topic("gripper_cmd", FLOAT),
         Topic("gripper_state", FLOAT, needed=True),
-        Topic("object_pose", POSE),
-        Topic("target_pose", POSE),
-        Topic("obstacle_pose", POSE),
         Topic("episode_event", STRING),
         Topic("status", STATUS),
     )
 }
+
+"""Of every arm. Beside them are those that a task needs: see `TaskSpec.needs`."""
+INPUTS = (POSE, TWIST, FLOAT)
+"""Types that a task may need."""
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+def topics_with(needs: Mapping[str, str]) -> dict[str, Topic]:
+    """The arm's topics and those that a task needs."""
+    return TOPICS | {name: Topic(name, kind, needed=True) for name, kind in needs.items()}
+
+
+def faults_of(needs: Mapping[str, str]) -> list[str]:
+    """What is wrong with a declaration of what a task needs."""
+    faults = [f"'{name}' is a topic of the arm" for name in needs if name in TOPICS]
+    faults += [f"'{name}' is no topic's name: small letters, digits and _" for name in needs if not _NAME.fullmatch(name)]
+    known = ", ".join(INPUTS)
+    return faults + [f"'{name}' is of type {kind}, expected {known}" for name, kind in needs.items() if kind not in INPUTS]
+
 
 _HEADER = """MSG: std_msgs/Header
 builtin_interfaces/Time stamp

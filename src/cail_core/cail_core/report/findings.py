@@ -15,6 +15,7 @@ from cail_core.demos.features import STATE
 from cail_core.demos.layout import EpisodeRow
 from cail_core.errors import CailError
 from cail_core.evaluation import Evaluation
+from cail_core.held_out import HeldOut
 from cail_core.report.material import RunFolder, read_runs
 from cail_core.report.motion import Motion, motion_of
 from cail_core.report.played import Played, play_for
@@ -23,6 +24,8 @@ from cail_core.stress.card import short_form
 from cail_core.stress.findings import results_of
 from cail_core.stress.played import Result, stressable
 from cail_core.tasks import TaskSpec, get_task
+from cail_core.tasks.base import DATA
+from cail_core.tasks.from_dataset import DatasetTask
 
 Floats = NDArray[np.float64]
 
@@ -63,10 +66,17 @@ class Findings:
     """What the subject's card tells of other conditions."""
     unstressed: str = ""
     """The command that finds it out, where it could be known and is not."""
+    held_out: dict[str, HeldOut] = field(default_factory=dict)
+    """By run, where there is no environment to play in."""
 
     @property
     def subject(self) -> RunFolder:
         return self.runs[0]
+
+    @property
+    def without_environment(self) -> bool:
+        """Whether all that is known of the task is its demonstrations."""
+        return self.subject.task.startswith(f"{DATA}:")
 
     @property
     def has_success(self) -> bool:
@@ -113,6 +123,9 @@ def gather(folders: Sequence[Path], demos: Path | None, episodes: int, seed: int
 
 def _play(found: Findings, episodes: int, seed: int) -> None:
     """A task that is not installed here, or cannot run here, costs the evaluation and not the report."""
+    if found.without_environment:
+        _hold_out(found, played=episodes > 0)
+        return
     try:
         task = get_task(found.subject.task)
         found.spec = task.spec
@@ -131,10 +144,24 @@ def _play(found: Findings, episodes: int, seed: int) -> None:
         found.missing.append(f"the policies could not be evaluated here: {fault}")
 
 
+def _hold_out(found: Findings, *, played: bool) -> None:
+    """Where nothing can play: what is known of demonstrations and ranks that were held out."""
+    from cail_core.report.offline import of_run  # it draws, and so comes after the findings
+
+    if found.dataset is not None:
+        found.spec = DatasetTask(found.dataset).spec
+    for run in found.runs if played else []:
+        try:
+            found.held_out[run.name] = of_run(run)
+            found.missing += found.held_out[run.name].notes
+        except CailError as fault:
+            found.missing.append(f"{run.name} could not be evaluated: {fault}")
+
+
 def _stress(found: Findings, *, played: bool) -> None:
     """What the first run's policy holds, played now where its card does not tell. As with episodes, it costs no report."""
     run = found.subject
-    if run.policy is None:
+    if run.policy is None or found.without_environment:
         return
     try:
         task = get_task(run.task)
@@ -157,7 +184,7 @@ def _look_at_demonstrations(found: Findings, dataset: DemoDataset) -> None:
         found.people.append(Person(name, rows, _evaluation(rows), float(values[[row.episode_index for row in rows]].mean())))
     found.people.sort(key=lambda person: (-person.confidence, -person.evaluation.mean if person.evaluation else 0.0))
     if found.spec is not None and dataset.features[STATE].shape[0] == found.spec.observation_dim:
-        states = dataset.column(STATE)
+        states = dataset.column(STATE).reshape(dataset.frames, -1)
         made = [motion_of(found.spec, np.concatenate([states[row.from_index : row.to_index], row.final_state[None]]))
                 for row in dataset.rows]
         found.motions = [motion for motion in made if motion is not None]

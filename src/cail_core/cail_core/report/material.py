@@ -17,6 +17,7 @@ from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.layout import read_parquet
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.policy import PolicyRunner, load_policy
+from cail_core.tasks.base import DATA, GYM
 from cail_core.training.run import ANOTHER_WAY, CONFIDENCE, CONFIG, METRICS, RANKED
 
 Floats = NDArray[np.float64]
@@ -167,7 +168,8 @@ def _attach_dataset(run: RunFolder, demos: Path | None) -> None:
         run.missing.append(f"the demonstrations '{name}' were not found; `cail report {run.folder} --demos D` finds them")
         return
     dataset = DemoDataset(found)
-    if run.task not in (dataset.task, f"{dataset.task}-ros"):  # acted out over the topics it is the same task
+    # Acted out over the topics it is the same task, and so it is without its environment; a Gymnasium one may train on anything.
+    if run.task not in (dataset.task, f"{dataset.task}-ros", f"{DATA}:{dataset.task}") and not run.task.startswith(f"{GYM}:"):
         raise BadInput(f"{found} holds demonstrations of '{dataset.task}', {run.folder} was trained for '{run.task}'; "
                        "give --demos D")
     if run.confidence is not None and len(run.confidence) != dataset.frames:

@@ -12,6 +12,7 @@ import yaml
 from cail_core import machine
 from cail_core.report import words
 from cail_core.report.findings import Findings
+from cail_core.report.offline import held_out_section
 from cail_core.report.plots import COLOURS
 from cail_core.report.sections import curves, ranking, results, safety, section, stretches, trust
 from cail_core.report.svg import number
@@ -23,8 +24,8 @@ LARGEST_VIDEO = 12_000_000
 
 def page(found: Findings) -> str:
     """The whole HTML text."""
-    sections = [_head(found), results(found), trust(found), stretches(found), ranking(found), curves(found), transfer(found),
-                safety(found), _video(found), _next(found), _details(found)]
+    sections = [_head(found), held_out_section(found) or results(found), trust(found), stretches(found), ranking(found),
+                curves(found), transfer(found), safety(found), _video(found), _next(found), _details(found)]
     title = words.headline(found)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -65,6 +66,14 @@ def _head(found: Findings) -> str:
         best = found.best_person
         facts.append(("mean return", number(found.result.mean), f"95% interval {number(low)} … {number(high)}"
                       + (f"; best demonstrator {number(best[1])}" if best else "")))
+    held = found.held_out.get(run.name)
+    if held is not None and held.episodes:
+        low, high = held.interval()
+        facts.append(("action error", f"{held.error:.2f}", f"of the spread, on {len(held.episodes)} trusted demonstrations held "
+                      f"out; 95% interval {low:.2f} … {high:.2f}; the mean action: 1"))
+    if held is not None and held.pairs is not None:
+        facts.append(("held-out pairs in order", f"{held.pairs[0]}/{held.pairs[1]}",
+                      "by a confidence that was not shown their ranks"))
     if found.correlation is not None:
         facts.append(("confidence follows quality", f"{found.correlation:.2f}",
                       "rank correlation with true returns; 1 is perfect"))

@@ -289,8 +289,8 @@ def ranking(found: Findings) -> str:
         tips = [f"learned return {number(one.learned_return)} · " + (_tip(found, one.episode) if known else f"rank {one.rank}")
                 for one in run.ranked]
         settings = run.config["settings"]
-        what = "the policy's log-likelihood of its steps" if settings.get("learner") == "bc" else "of the learned reward"
-        per = "mean" if (settings.get("outer") or {}).get("returns") == "mean" else "discounted sum"
+        what = "of the learned reward" if "ppo" in settings else "the policy's log-likelihood of its steps"
+        per = "discounted sum" if (settings.get("outer") or {}).get("returns") == "sum" else "mean"
         drawn.append(_over_rank("Learned return", found.learned_pairs, np.array([float(one.rank) for one in run.ranked]),
                                 np.array([one.learned_return for one in run.ranked]), tips,
                                 f"Learned return of {run.name}: the {per} {what}.", "learned return"))
@@ -323,7 +323,7 @@ def curves(found: Findings) -> str:
         if column.endswith("return") and found.best_person is not None:
             references = {f"best demonstrator ({found.best_person[0]})": found.best_person[1]}
         says = SAYS[column]
-        if column == "outer_loss" and all(run.config["settings"].get("confidence") != "during" for run in found.runs):
+        if column == "outer_loss" and all("joint_confidence" not in run.config["settings"] for run in found.runs):
             says += " Only watched here: the confidence was not learned by it in this stage."
         drawn.append(figure(what[0].upper() + what[1:], says, plots.curves(series, what, references)))
     if not drawn:

@@ -10,6 +10,8 @@ from cail_core.report.findings import Findings
 from cail_core.report.svg import number
 from cail_core.stress.findings import sentences
 
+UNKNOWN = "unknown"
+"""The demonstrator of an import that names none."""
 LISTED = 8
 """Episodes that are named one by one."""
 
@@ -20,6 +22,9 @@ def percent(share: float) -> str:
 
 def headline(found: Findings) -> str:
     run, result = found.subject, found.result
+    held = found.held_out.get(run.name)
+    if held is not None and held.episodes:
+        return f"{run.method} on {run.task}: an action error of {held.error:.2f} on demonstrations held out"
     if result is None:
         return f"{run.method} on {run.task}: not evaluated"
     if found.has_success:
@@ -43,6 +48,15 @@ def _result(found: Findings) -> str:
                  f"{found.ranked_episodes} of them ranked.")
     else:
         data += " was trained on demonstrations that are not here."
+    held = found.held_out.get(run.name)
+    if held is not None and held.episodes:
+        low, high = held.interval()
+        data += (f" There is no environment to play in. On {len(held.episodes)} trusted demonstrations that were held out, "
+                 f"policies trained the same way miss the action by {held.error:.2f} of its spread ({low:.2f} … {high:.2f}; "
+                 "always giving the mean action misses it by 1).")
+    if held is not None and held.pairs is not None:
+        data += (f" Of {held.pairs[1]} pairs of ranked episodes whose ranks were held out, the confidence puts {held.pairs[0]} "
+                 "in the order given.")
     if result is None:
         return data
     low, high = result.mean_interval()
@@ -87,6 +101,8 @@ def _trust(found: Findings) -> str:
     most, least = found.people[0], found.people[-1]
     text = f"{of}trusted {most.name} most (mean confidence {most.confidence:.2f}, where 1 is average)"
     text += f" and {least.name} least ({least.confidence:.2f})." if len(found.people) > 1 else "."
+    if len(found.people) == 1 and most.name == UNKNOWN:
+        text = f"{of}learned a confidence for every demonstration; who gave them is not known."
     if found.correlation is not None:
         agrees = "agrees closely" if found.correlation >= 0.8 else "agrees roughly" if found.correlation >= 0.4 else (
             "hardly agrees" if found.correlation > -0.2 else "disagrees")
@@ -113,11 +129,12 @@ def _another_way(found: Findings) -> str:
 def next_steps(found: Findings) -> list[tuple[str, str]]:
     """What a person could do now: a sentence and a command (or nothing)."""
     run, made = found.subject, []
+    task = "" if found.without_environment else f"--task {run.task} "
     folder = shlex.quote(str(run.folder))
     demos = shlex.quote(str(found.dataset.root)) if found.dataset is not None else "D"
     if run.policy is None:
         made.append(("No policy yet: let the training go on.",
-                     f"cail train --task {run.task} --demos {demos} --method {run.method} --seed {run.seed} --out {folder}"))
+                     f"cail train {task}--demos {demos} --method {run.method} --seed {run.seed} --out {folder}"))
     if found.dataset is None:
         made.append(("Say where the demonstrations are, to see whom the run trusted.", f"cail report {folder} --demos D"))
     result = found.result
@@ -128,7 +145,7 @@ def next_steps(found: Findings) -> list[tuple[str, str]]:
                      f"cail demos rank {demos} --by return --fraction 0.1"))
     elif weak:
         made.append(("Too many episodes fail for the arm: train longer, or compare with another method.",
-                     f"cail train --task {run.task} --demos {demos} --method cail --out {folder}-cail"))
+                     f"cail train {task}--demos {demos} --method cail --out {folder}-cail"))
     if found.correlation is not None and found.correlation < 0.4:
         made.append(("The confidence does not follow the quality of the demonstrations: look at the most trusted ones and check "
                      "the ranks you gave.", f"cail demos info {demos} --episodes"))
@@ -136,7 +153,8 @@ def next_steps(found: Findings) -> list[tuple[str, str]]:
         part = found.least[0]
         made.append((f"See for yourself why episode {part.episode} is trusted least; delete it if it is a recording fault.",
                      f"cail demos show {demos} {part.episode} --run {shlex.quote(str((found.trusting or run).folder))}"))
-    if "watch" in {entry.name for entry in entry_points(group="cail.commands")} and run.policy is not None:
+    watchable = "watch" in {entry.name for entry in entry_points(group="cail.commands")} and not found.without_environment
+    if watchable and run.policy is not None:
         made.append(("Watch the policy before anyone stands beside the arm.",
                      f"cail watch --task {run.task} --policy {folder}/policy"))
     if result is not None and not weak:
@@ -147,7 +165,7 @@ def next_steps(found: Findings) -> list[tuple[str, str]]:
                      f"cail stress --policy {folder}/policy"))
     if run.policy is not None and run.method != "bc" and len(found.runs) == 1:
         made.append(("Compare with cloning all demonstrations alike.",
-                     f"cail train --task {run.task} --demos {demos} --method bc --out {folder}-bc\n"
+                     f"cail train {task}--demos {demos} --method bc --out {folder}-bc\n"
                      f"cail report {folder} {folder}-bc --out report.html"))
     return made
 

@@ -19,9 +19,10 @@ from cail_core.rl.rollout import Rollout, gae
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """`config/ppo.yaml`. Networks, γ, λ and clip are the paper's."""
+    """The section `ppo` of a method's settings. Networks, γ, λ and clip are the paper's."""
 
-    gamma: float = setting(0.995, "discount γ", low=0.0, high=1.0)
+    gamma: float = setting(0.995, "discount γ; on Reacher 0.97 learns faster: with the bootstrap at time limits 0.995 looks "
+                                  "200 steps ahead", low=0.0, high=1.0)
     lam: float = setting(0.97, "λ of the advantage estimate", low=0.0, high=1.0)
     clip: float = setting(0.2, "how far the probability ratio may move from 1 and still gain", low=0.0)
     learning_rate: float = setting(6e-4, "Adam, actor and critic; the paper: 3e-4 with more gradient steps", low=0.0)

@@ -140,7 +140,7 @@ def stressable(task: Task) -> bool:
 def checked(policy: PolicyRunner, task: Task, episodes: int) -> Varied:
     """The task, if it and the policy can be played."""
     if not stressable(task) or not isinstance(task, Varied):
-        raise BadInput("expected a task that can be played under other conditions, such as panda or ur5e, given "
+        raise BadInput("expected a task that can be played under other conditions, given "
                        f"'{task.spec.name}', which has no variation to play or no success to count (docs/stress.md)")
     if episodes < 1:
         raise BadInput(f"expected at least 1 episode of each case, given {episodes}")

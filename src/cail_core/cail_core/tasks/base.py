@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cail_core.errors import BadInput
+from cail_core.recording.topics import faults_of
 
 if TYPE_CHECKING:
     from cail_core.policy import Network
 
 Array = NDArray[np.float32]
 Flags = NDArray[np.bool_]
+GYM, DATA = "gym", "data"
+"""Names of tasks that need no package: `gym:ID` is a Gymnasium environment, `data:NAME` a dataset without an environment."""
+
+
+class NoEnvironment(BadInput):
+    """Something must act, and there is nothing to act in."""
 
 
 Axis = Mapping[str, float]
@@ -92,10 +99,23 @@ class TaskSpec:
     """What the safety filter allows where the task is learned; a policy's card keeps it."""
     gates: tuple[Gate, ...] = ()
     sensors: tuple[Sensor, ...] = ()
+    needs: Mapping[str, str] = field(default_factory=dict)
+    """What the task looks at beside the arm: topic -> type, such as {"cup_1": POSE} of `recording.topics`. In a lab a tracker
+    publishes it."""
     simulated_by: str = ""
     """Which robot of `cail deploy` simulates it behind a node; none where it is no arm's task."""
+    action_low: tuple[float, ...] = ()
+    action_high: tuple[float, ...] = ()
+    """What actions of -1 and 1 mean in the units of the demonstrations; empty where these hold numbers in [-1, 1] themselves."""
+    action_units: tuple[str, ...] = ()
+    own_units: bool = False
+    """The observations come in units that were not chosen for a learner: training standardises them by the demonstrations."""
+    has_environment: bool = True
+    """Whether there is anything to act in; False where all that is known of the task is its demonstrations."""
 
     def __post_init__(self) -> None:
+        if wrong := faults_of(self.needs):
+            raise ValueError(f"needs of '{self.name}': {'; '.join(wrong)}")
         places = () if self.view is None else (self.view.position, *(thing.at for thing in self.view.things))
         unknown = sorted({name for at in places for axis in at for name in axis} - {"1", *self.observation_names})
         named = {name for gate in self.gates for name in (*gate.hidden, *gate.when)} | {n for s in self.sensors for n in s.moves}
@@ -113,6 +133,18 @@ class TaskSpec:
                 made[:, column] += weight * (1.0 if name == "1" else states[:, entry[name]])
         return made
 
+    def normalised(self, actions: NDArray[np.floating]) -> Array:
+        """Actions as the demonstrations hold them, in [-1, 1]."""
+        if not self.action_low:
+            return np.asarray(actions, dtype=np.float32)
+        low, high = np.array(self.action_low), np.array(self.action_high)
+        made: Array = (2.0 * (np.asarray(actions, dtype=np.float64) - low) / (high - low) - 1.0).astype(np.float32)
+        return made
+
+    def in_units(self, actions: NDArray[np.floating]) -> Array:
+        """Actions in [-1, 1] as the demonstrations hold them."""
+        return in_units(actions, self.action_low, self.action_high)
+
     @property
     def observation_dim(self) -> int:
         return len(self.observation_names)
@@ -120,6 +152,25 @@ class TaskSpec:
     @property
     def action_dim(self) -> int:
         return len(self.action_names)
+
+
+def in_units(actions: NDArray[np.floating], low: Sequence[float], high: Sequence[float]) -> Array:
+    """Actions in [-1, 1] between `low` and `high`; as they are where these are empty."""
+    if not len(low):
+        return np.asarray(actions, dtype=np.float32)
+    bottom, top = np.asarray(low, dtype=np.float64), np.asarray(high, dtype=np.float64)
+    made: Array = (bottom + (np.asarray(actions, dtype=np.float64) + 1.0) / 2.0 * (top - bottom)).astype(np.float32)
+    return made
+
+
+def metres_per_second(action_scale: str) -> float | None:
+    """The speed that an action of 1 means, such as of "0.5 m/s"; None where it means something else."""
+    number, _, unit = action_scale.partition(" ")
+    try:
+        value = float(number)
+    except ValueError:
+        return None
+    return value if unit == "m/s" and value > 0 else None
 
 
 class Step(NamedTuple):
@@ -237,11 +288,21 @@ def task_names() -> list[str]:
 
 
 def get_task(name: str, config_file: Path | None = None) -> Task:
-    """The task called `name`, with its installed settings or those of `config_file`."""
+    """The task called `name`, with its installed settings or those of `config_file`; `gym:[MODULE:]ID` is any Gymnasium one."""
+    kind, _, rest = name.partition(":")
+    if kind == GYM and rest:
+        if config_file is not None:
+            raise BadInput(f"expected no settings file for '{name}': a Gymnasium environment has its own; leave --config out")
+        from cail_core.tasks.gymnasium import gym_task  # here: Gymnasium takes a while to import
+
+        return gym_task(rest)
+    if kind == DATA and rest:
+        raise NoEnvironment(f"'{name}' is known by its demonstrations alone: there is no environment to act in; "
+                            f"give one with --task ({GYM}:[MODULE:]ID, {', '.join(task_names())})")
     for entry in entry_points(group="cail.tasks"):
         if entry.name == name:
             task = entry.load()(config_file)
             if not isinstance(task, Task):
                 raise BadInput(f"task '{name}' ({entry.value}) lacks spec, make_env or mixes: see cail_core.tasks.Task")
             return task
-    raise BadInput(f"expected a task out of {', '.join(task_names())}, given '{name}'")
+    raise BadInput(f"expected a task out of {', '.join(task_names())} or {GYM}:[MODULE:]ID, given '{name}'")

@@ -34,6 +34,7 @@ class Conditions:
     bias_m: float = 0.0
     tracker_s: float = 0.0
     start_m: float = 0.0
+    gripper: float = 1.0
 
     def text(self) -> str:
         """What differs, in words."""
@@ -47,6 +48,7 @@ WORDS = {
     "delay_s": "delay", "period": "control period", "jitter_s": "jitter", "speed": "speed limit", "acceleration": "acceleration",
     "grasp_offset_m": "grasp offset", "lean": "lean in the hand", "friction": "friction", "mass": "mass",
     "noise_m": "tracker noise", "bias_m": "tracker bias", "tracker_s": "tracker period", "start_m": "wider start",
+    "gripper": "gripper speed",
 }  # fmt: skip
 Range = tuple[float, ...]
 
@@ -68,9 +70,10 @@ class Variation:
     bias_m: Range = setting((0.0, 0.0), "m by which a tracked thing seems to stand elsewhere, in some direction, all the episode")
     tracker_s: Range = setting((0.0, 0.0), "s between two looks of the tracker; 0: always fresh")
     start_m: Range = setting((0.0, 0.0), "m by which the start region is wider on every side")
+    gripper: Range = setting((1.0, 1.0), "times the speed at which the simulated gripper opens and closes")
 
     def __post_init__(self) -> None:
-        least = {"period": 0.25, "speed": 0.05, "acceleration": 0.1, "friction": 0.05, "mass": 0.05}
+        least = {"period": 0.25, "speed": 0.05, "acceleration": 0.1, "friction": 0.05, "mass": 0.05, "gripper": 0.05}
         faults = []
         for f in fields(self):
             ends = getattr(self, f.name)
@@ -134,3 +137,8 @@ def shown(name: str, value: float) -> str:
     if name.endswith("_m"):
         return f"{1e3 * value:.3g} mm"
     return f"{value:.3g}" if name == "lean" else f"× {value:.3g}"
+
+
+def varied(task: Task) -> Task:
+    """The task under all of its variation but speed: a slower arm takes more steps, and PPO judges step by step."""
+    return task.under(replace(task.variation, speed=(NOMINAL.speed,) * 2)) if isinstance(task, Varied) else task

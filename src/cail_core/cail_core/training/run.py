@@ -7,8 +7,8 @@ import io
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,23 +19,28 @@ import torch
 import yaml
 
 from cail_core import __version__, durable
-from cail_core.algorithms.confidence import segment_mean
-from cail_core.algorithms.learners import Learner, Metrics, make_learner
-from cail_core.algorithms.method import MethodConfig
-from cail_core.algorithms.ways import passed_over
+from cail_core.algorithms import method_names
+from cail_core.algorithms.eq7.confidence import segment_mean
+from cail_core.algorithms.registry import get_method
+from cail_core.algorithms.settings import MethodConfig
+from cail_core.algorithms.trainers.base import Learner, Metrics, make_learner
+from cail_core.algorithms.trainers.demo_modes import passed_over
 from cail_core.config import read_yaml, to_dict
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, CailError, listed
 from cail_core.evaluation import Evaluation, evaluate
 from cail_core.guard import Guard
+from cail_core.layers import flat
 from cail_core.policy import Mode, network_of, save_policy
-from cail_core.tasks.base import Practised, Task
+from cail_core.tasks.base import GYM, Practised, Task, task_names
+from cail_core.tasks.scaling import Scaling
 from cail_core.training.checkpoint import is_finite, read_about, read_checkpoint, write_checkpoint
 from cail_core.training.display import Display
 
 ANOTHER_WAY = "another_way"
 """In the policy's provenance: the trusted demonstrations that it did not learn from."""
 CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml", "metrics.csv", "confidence.parquet"
+PAIR_ROUNDS = "settings.pairs.rounds"
 RANKED = "ranked.csv"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
 TOO_LARGE = 1e8
@@ -52,7 +57,7 @@ class TrainingDiverged(CailError):
 
 @dataclass(frozen=True)
 class Run:
-    """What is trained, on what, how, and where it goes."""
+    """What is trained, on what, how, and where it goes. Task and demonstrations are as the learner sees them (`scaling`)."""
 
     task: Task
     demos: Demonstrations
@@ -63,12 +68,15 @@ class Run:
     out: Path
     demos_name: str = ""
     demos_folder: Path | None = None
+    scaling: Scaling | None = None
+    digest: str = ""
+    """Of the demonstrations as they were recorded."""
 
     def about(self) -> dict[str, Any]:
         """What must not change between a run and its continuation."""
         settings = json.loads(json.dumps(to_dict(self.config)))  # as it reads when it comes back: a tuple is a list
         return {"version": __version__, "task": self.task.spec.name, "method": self.method, "seed": self.seed,
-                "demonstrations": self.demos.digest(), "settings": settings}
+                "demonstrations": self.digest or self.demos.digest(), "settings": settings}
 
 
 def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, *, seed: int, out: Path, steps: int | None = None,
@@ -80,10 +88,14 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     of every iteration; `stop` is asked at every checkpoint whether to leave there, for the same call to go on later.
     """
     run = Run(task, demos, method, config, seed, config.steps if steps is None else steps, out, demos_name, demos_folder)
-    check(run)
+    faults = unfit(task, demos)
+    if not faults:
+        scaling = Scaling.of(task.spec, demos)
+        run = replace(run, task=scaling.task(task), demos=scaling.demos(demos), scaling=scaling, digest=demos.digest())
+    check(run, faults)
     state = _begin(run)
     with durable.locked(out):
-        learner = make_learner(task, demos, config, seed, resumed=state is not None)
+        learner = make_learner(method, run.task, run.demos, config, seed, resumed=state is not None)
         try:
             _loop(run, learner, state, show, watch, stop)
         finally:
@@ -91,18 +103,33 @@ def train(task: Task, demos: Demonstrations, method: str, config: MethodConfig, 
     return out
 
 
-def check(run: Run) -> None:
-    """Refuse, all at once, demonstrations that do not fit the task or the method."""
-    spec, demos = run.task.spec, run.demos
+def unfit(task: Task, demos: Demonstrations) -> list[str]:
+    """In what the demonstrations are not the task's, or hold what is no number."""
+    spec = task.spec
     faults = [f"{column.shape[1]} {what} per frame, the task '{spec.name}' has {len(names)} ({', '.join(names)})"
               for what, column, names in (("observations", demos.states, spec.observation_names),
                                           ("actions", demos.actions, spec.action_names)) if column.shape[1] != len(names)]
     for what, column in (("observations", demos.states), ("actions", demos.actions), ("final observations", demos.next_states)):
         if not np.isfinite(column).all():
             faults.append(f"{what} hold NaN or infinite numbers; `cail demos check` says where")
+    return faults
+
+
+def check(run: Run, unfit: Sequence[str] = ()) -> None:
+    """Refuse, all at once, demonstrations that do not fit the task (`unfit`) or the method."""
+    spec, demos, faults = run.task.spec, run.demos, list(unfit)
     if np.abs(demos.actions).max(initial=0.0) > 1 + 1e-4:
-        faults.append(f"actions reach {np.abs(demos.actions).max():g}, expected them in [-1, 1]")
-    if run.config.needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
+        reached = float(np.abs(demos.actions).max())
+        faults.append(f"actions reach {reached:g}, expected them in [-1, 1]" if not spec.action_low else
+                      f"actions reach {reached:g} times their bounds in '{spec.name}': {spec.action_scale}")
+    if not spec.has_environment and not get_method(run.method).offline:
+        faults.append(f"'{run.method}' acts while it learns, and these demonstrations bring no environment: name one with --task "
+                      f"({GYM}:[MODULE:]ID, {', '.join(task_names())}), or take a method that learns from recordings alone "
+                      f"({', '.join(name for name in method_names() if get_method(name).offline)})")
+    elif not spec.has_environment and run.config.checkpoint_selection == "best":
+        faults.append("checkpoint_selection: best plays episodes to choose by, and these demonstrations bring no environment; "
+                      "set checkpoint_selection: last")
+    if get_method(run.method).needs_ranking and len(set(demos.rank[demos.rank > 0].tolist())) < 2:
         faults.append(f"{int((demos.rank > 0).sum())} ranked episodes; '{run.method}' needs at least two of different rank: "
                       "`cail demos rank` ranks some")
     if run.steps < 1:
@@ -119,9 +146,15 @@ def _begin(run: Run) -> dict[str, Any] | None:
     if out.is_dir() and any(out.iterdir()):
         if not (out / CONFIG).is_file():
             raise BadInput(f"{out} is neither empty nor a run (no {CONFIG} in it); choose another --out")
-        held = _flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
+        held = flat(read_about(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else read_yaml(out / CONFIG))
+        if "settings.learner" in held:
+            raise BadInput(f"{out} was made by an earlier version of cail, whose settings had other names, and cannot go on with "
+                           "this one; go on with that version, or choose another --out")
+        asked = flat(about)
+        if PAIR_ROUNDS not in held and not asked.get(PAIR_ROUNDS):  # begun before there were these settings, which are off
+            asked = {name: value for name, value in asked.items() if not name.startswith("settings.pairs.")}
         faults = [f"{name}: it has {held.get(name)!r}, asked for {value!r}"
-                  for name, value in _flat(about).items() if held.get(name) != value]
+                  for name, value in asked.items() if held.get(name) != value]
         if faults:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None
@@ -132,19 +165,10 @@ def _begin(run: Run) -> dict[str, Any] | None:
     return None
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
-    """Nested settings as one level: settings.ppo.gamma → 0.995."""
-    if not isinstance(value, dict):
-        return {name: value}
-    made: dict[str, Any] = {}
-    for key, content in value.items():
-        made |= _flat(content, f"{name}.{key}" if name else str(key))
-    return made
-
-
 def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, watch: Watch | None,
           stop: Callable[[], bool] | None) -> None:
     config, out = run.config, run.out
+    by_evaluation = config.checkpoint_selection == "best"
     iteration = segment = size = flawless = 0
     best: list[float] = []
     if state is not None:
@@ -153,7 +177,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
         flawless = state["flawless"]
 
     def over() -> bool:
-        return learner.done >= run.steps or 0 < config.enough <= flawless
+        return learner.done >= run.steps or 0 < config.stop_after_perfect_checkpoints <= flawless
 
     if watch is not None:
         watch(learner.done, learner.done if over() else run.steps, {})
@@ -168,7 +192,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 iteration += 1
                 _stop_if_diverged(metrics, learner, out)
                 last = i == config.checkpoint_every - 1 or learner.done >= run.steps
-                if config.keep == "best":
+                if by_evaluation:
                     metrics |= _evaluated(run, learner, segment) if last else dict.fromkeys(EVALUATED, math.nan)
                 curves.add(iteration, learner.done, metrics)
                 display.show(learner.done, metrics)
@@ -177,7 +201,7 @@ def _loop(run: Run, learner: Learner, state: dict[str, Any] | None, show: bool, 
                 if last:
                     break
             segment += 1
-            score = [metrics[name] for name in EVALUATED if not math.isnan(metrics[name])] if config.keep == "best" else []
+            score = [metrics[name] for name in EVALUATED if not math.isnan(metrics[name])] if by_evaluation else []
             if not best or score >= best:
                 best = score
                 _save_policy(run, learner)
@@ -225,11 +249,13 @@ def _save_policy(run: Run, learner: Learner) -> None:
     confidence = learner.confidence()
     guard = Guard.fit(run.demos.states, confidence.numpy(), run.demos.episode_of_pair, run.seed)
     another_way = passed_over(run.demos, confidence, learner.weight())
+    scaling = run.scaling or Scaling(run.task.spec)
     save_policy(run.out / "policy", learner.actor, run.task.spec, run.method,
                 {"demonstrations": run.demos_name, "episodes": run.demos.episodes, "ranked": len(run.demos.ranked),
                  **({ANOTHER_WAY: another_way} if another_way else {}), "seed": run.seed, "steps": learner.done,
                  "fastest_action": _fastest(run.demos), "cail": __version__},
-                guard=guard, robot=run.demos.robot, card_text=_trusted(run.demos, confidence, another_way))
+                guard=scaling.guard(guard), robot=run.demos.robot, card_text=_trusted(run.demos, confidence, another_way),
+                network=scaling.network(network_of(learner.actor)))
 
 
 def _fastest(demos: Demonstrations) -> float:
@@ -286,7 +312,7 @@ def _stop_if_diverged(metrics: Metrics, learner: Learner, out: Path) -> None:
 
 def _diverged(what: str, step: int, out: Path) -> str:
     kept = f"the last good checkpoint is in {out}" if (out / CHECKPOINT).exists() else "no checkpoint had been reached"
-    return f"training diverged at step {step}: {what}; {kept}; lower the learning rates with --config, or try another seed"
+    return f"training diverged at step {step}: {what}; {kept}; lower the learning rates with --set, or try another seed"
 
 
 class _Curves:

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import yaml
 
 from cail_core import durable
-from cail_core.algorithms.method import MethodConfig
-from cail_core.algorithms.selection import FOLDS, held_out_accuracy
-from cail_core.config import to_dict
+from cail_core.algorithms.eq7.held_out import FOLDS, held_out_accuracy
+from cail_core.algorithms.settings import TrustConfig
+from cail_core.config import merged
 from cail_core.demos.demonstrations import Demonstrations
 from cail_core.errors import BadInput, MissingDependency, how_to_add
+from cail_core.layers import write_yaml
 
-RANGES = {"alpha": (1e-3, 1.0), "mu": (1e-3, 1.0), "rate": (1e-4, 1e-2)}
+RANGES = {"alpha": (1e-3, 1.0), "mu": (1e-3, 1.0), "learning_rate": (1e-4, 1e-2)}
 """α of β, μ of the pseudo-update and Adam's step, each searched on a logarithmic scale."""
 
 
 class Found(NamedTuple):
     """The share of held-out pairs in the right order, with the settings as they were and with the best."""
 
-    config: MethodConfig
+    config: Any
     before: float
     after: float
+    changes: dict[str, Any]
+    """What differs from the settings as they were, as a file for `--config` has it; empty where nothing was better."""
 
 
-def with_values(config: MethodConfig, alpha: float, mu: float, rate: float) -> MethodConfig:
-    return replace(config, beta=replace(config.beta, alpha=alpha), before=replace(config.before, mu=mu, rate=rate))
+def with_values(config: TrustConfig, alpha: float, mu: float, learning_rate: float) -> TrustConfig:
+    return replace(config, beta=replace(config.beta, alpha=alpha),
+                   offline_confidence=replace(config.offline_confidence, mu=mu, learning_rate=learning_rate))
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Judge:
     """How good settings are: the share of held-out pairs that a confidence learned with them puts in the right order."""
 
     demos: Demonstrations
-    config: MethodConfig
+    config: TrustConfig
     seed: int
     horizon: int
 
@@ -58,7 +61,7 @@ def here(judge: Judge, settings: Sequence[dict[str, float]]) -> Sequence[float]:
     return [judge(values) for values in settings]
 
 
-def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, horizon: int, *, at_once: int = 1,
+def tune(demos: Demonstrations, config: object, trials: int, seed: int, horizon: int, *, at_once: int = 1,
          judges: Judges = here) -> Found:
     """The best of `trials` settings; the first is the one given, and it stays where nothing is better.
 
@@ -68,7 +71,7 @@ def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, ho
         import optuna
     except ImportError:
         raise MissingDependency(f"tuning needs Optuna; {how_to_add('tune')}") from None
-    if config.confidence not in ("before", "refined"):
+    if not isinstance(config, TrustConfig):
         raise BadInput("expected a method that learns its confidence from the demonstrations (cail, cail-bc, cail-gail, …)")
     ranks = len(set(demos.rank[demos.rank > 0].tolist()))
     if ranks < 4:
@@ -80,7 +83,8 @@ def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, ho
         raise BadInput(f"expected at least 1 trial at once, given {at_once}")
     judge = Judge(demos, config, seed, horizon)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    given = {"alpha": config.beta.alpha, "mu": config.before.mu, "rate": config.before.rate}
+    given = {"alpha": config.beta.alpha, "mu": config.offline_confidence.mu,
+             "learning_rate": config.offline_confidence.learning_rate}
     (before,) = judges(judge, [given])
     study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
     distributions: dict[str, Any] = {name: optuna.distributions.FloatDistribution(low, high, log=True)
@@ -90,17 +94,13 @@ def tune(demos: Demonstrations, config: MethodConfig, trials: int, seed: int, ho
         for trial, score in zip(drawn, judges(judge, [trial.params for trial in drawn]), strict=True):
             study.tell(trial, score)
     if study.best_value <= before:
-        return Found(config, before, before)
-    return Found(with_values(config, **study.best_params), before, study.best_value)
+        return Found(config, before, before, {})
+    best = study.best_params
+    changes = {"beta": {"alpha": best["alpha"]}, "offline_confidence": {"mu": best["mu"], "learning_rate": best["learning_rate"]}}
+    return Found(with_values(config, **best), before, study.best_value, changes)
 
 
-def write_config(config: MethodConfig, out: Path) -> None:
-    """The settings as a file for `cail train --config`."""
-    text = yaml.safe_dump(_plain(to_dict(config)), sort_keys=False, allow_unicode=True)
-    durable.write_bytes(out, text.encode())
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
+def write_config(found: Found, out: Path, head: str, given: Mapping[str, Any]) -> None:
+    """A file for `cail train --config`: what was found, over what was `given` beside method and task, and nothing else."""
+    values = dict(merged(given, found.changes))
+    durable.write_bytes(out, write_yaml(values, head if found.changes else f"{head}: nothing better than what is there"))

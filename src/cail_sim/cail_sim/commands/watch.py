@@ -17,9 +17,10 @@ from cail_core.demos.features import ACTION, CONFIDENCE, STATE
 from cail_core.errors import BadInput
 from cail_core.policy import load_policy
 from cail_core.progress import bar
-from cail_core.tasks import Policy, get_task
-from cail_core.tasks.base import Array
-from cail_sim.window import has_display
+from cail_core.tasks import Policy, Task, get_task
+from cail_core.tasks.base import GYM, Array
+from cail_core.video import film
+from cail_sim.bullet.window import has_display
 
 # Importing this must not need PyBullet: `cail --help` reads it on every machine.
 
@@ -28,7 +29,8 @@ def register(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "watch", help="see a policy, a script or a demonstration act in simulation",
         description="Opens a window where there is a display; elsewhere, or with --out, makes a film.")
-    parser.add_argument("--task", help="a simulated task, such as panda; default: that of the policy or the demonstrations")
+    parser.add_argument("--task", help="a simulated task, such as panda, or gym:[MODULE:]ID, which is filmed; default: that of "
+                                       "the policy or the demonstrations")
     parser.add_argument("--policy", metavar="P", default="script",
                         help="a policy folder, `script` (the best one), the name of a demonstrator, or `random`; default: script")
     parser.add_argument("--demos", type=Path, metavar="D", help="replay a recorded demonstration of this dataset instead")
@@ -52,10 +54,12 @@ class Scenario:
 
 
 def run(args: argparse.Namespace) -> int:
-    from cail_sim.render import render_episode, save_film
-
     if args.out is not None and args.out.suffix.lower() not in (".mp4", ".gif"):
         raise BadInput(f"expected a file that ends in .mp4 or .gif, given '{args.out}'")
+    if args.demos is None and (task := _filmed_by_itself(args)) is not None:
+        return _film(args, task)
+    from cail_sim.bullet.render import render_episode, save_film
+
     scenario = _recorded(args) if args.demos is not None else _played(args)
     if args.out is None and has_display():
         _window(scenario, args.seed)
@@ -76,8 +80,34 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _filmed_by_itself(args: argparse.Namespace) -> Task | None:
+    """The task, where it is a Gymnasium environment: that draws itself."""
+    name = args.task
+    if name is None and Path(args.policy).is_dir():
+        name = load_policy(Path(args.policy)).card.task
+    return get_task(name) if name is not None and name.startswith(f"{GYM}:") else None
+
+
+def _film(args: argparse.Namespace, task: Task) -> int:
+    rng, spec = np.random.default_rng(args.seed), task.spec
+    if Path(args.policy).is_dir():
+        runner = load_policy(Path(args.policy))
+        runner.check(spec)
+        policy: Policy = runner
+    elif args.policy == "random":
+        def policy(observation: Array) -> Array:
+            return rng.uniform(-1, 1, (len(observation), spec.action_dim)).astype(np.float32)
+    else:
+        raise BadInput(f"expected a policy folder or random for '{spec.name}', given '{args.policy}': give --policy P")
+    out = args.out or Path(f"watch-{spec.robot_type.replace('/', '-')}-{args.seed}.mp4")
+    if out.exists():
+        raise BadInput(f"expected a file that does not exist yet, given {out}; choose another with --out, or remove it first")
+    print(f"film: {film(task, policy, args.seed, out)}")
+    return 0
+
+
 def _simulated(name: str) -> Any:
-    from cail_sim.tasks import Panda
+    from cail_sim.tasks.panda import Panda
 
     task = get_task(name)
     if not isinstance(task, Panda):
@@ -105,7 +135,7 @@ def _played(args: argparse.Namespace) -> Scenario:
 
 def _recorded(args: argparse.Namespace) -> Scenario:
     """A demonstration acted again: from where it began, with its actions."""
-    from cail_sim.render import observed_start
+    from cail_sim.bullet.render import observed_start
 
     dataset = DemoDataset(args.demos)
     task = _simulated(args.task or dataset.task)
@@ -140,7 +170,7 @@ def _confidence(args: argparse.Namespace, dataset: DemoDataset, stored: Any) -> 
 
 def _window(scenario: Scenario, seed: int) -> None:
     """Act in real time in PyBullet's window until the episode ends or the window is closed."""
-    from cail_sim.render import CARRYING, REACHING, trust_colour
+    from cail_sim.bullet.render import CARRYING, REACHING, trust_colour
 
     env = scenario.task.one(visible=True, window=True)
     p, client = env.world.engine, env.world.client

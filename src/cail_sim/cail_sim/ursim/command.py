@@ -31,11 +31,11 @@ def register(commands: Any) -> None:
 
 
 def _run(args: argparse.Namespace) -> None:
-    from cail_robot.scheduling import realtime
+    from cail_robot.control.realtime import realtime
+    from cail_sim.bullet.window import need_display
     from cail_sim.ursim import faults
     from cail_sim.ursim.plant import KinematicArm, Plant
     from cail_sim.ursim.server import Server
-    from cail_sim.window import need_display
 
     loopback = args.host if args.host.startswith("127.") else "127.0.0.1"
     if args.fault:

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from cail_robot.ur5e import kinematics as ur
-from cail_robot.ur5e.kinematics import Vector
+from cail_robot.robots.ur5e import kinematics as ur
+from cail_robot.robots.ur5e.kinematics import Vector
 from cail_sim.ursim.motion import (
     CYCLE_S,
     STOP_DECELERATION,

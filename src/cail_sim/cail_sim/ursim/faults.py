@@ -33,6 +33,7 @@ HELP = {
     "remote on|off": "remote or local control",
     "slider FRACTION": "speed slider",
     "script refuse|accept": "whether uploaded programs start",
+    "gripper silent|answers|inactive": "the gripper's socket: no answers, answers, or not activated as after a loss of its power",
     "version wrong|right": "whether the RTDE protocol version is accepted",
     "restart [MS]": "the controller restarts: gone for MS (500), then powered off",
     "things [SEED]": "where bottle, obstacle and target are; with SEED put to the start of an episode, the arm stays",
@@ -50,7 +51,7 @@ def apply(server: Server, line: str) -> dict[str, Any]:
     name, *rest = line.split() or [""]
     box = server.box
     if name == "status":
-        return {**box.status(), **server.status()}
+        return {**box.status(), **server.status(), "gripper_activations": server.gripper.activations}
     if name == "trace":
         found = {"speed_commands": [[at, *target] for at, target in box.speed_commands], "command_gaps": list(box.command_gaps)}
         box.speed_commands.clear()
@@ -84,6 +85,12 @@ def apply(server: Server, line: str) -> dict[str, Any]:
         box.set_slider(_number(rest))
     elif name == "script":
         box.accept_scripts = _choice(rest, "accept", "refuse")
+    elif name == "gripper":
+        if rest not in (["silent"], ["answers"], ["inactive"]):
+            raise BadFault(f"expected silent, answers or inactive, given '{' '.join(rest)}'")
+        server.gripper.silent = rest == ["silent"]
+        if rest == ["inactive"]:
+            server.gripper.deactivate()
     elif name == "version":
         box.accept_protocol = _choice(rest, "right", "wrong")
     elif name == "restart":

@@ -10,14 +10,14 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from cail_robot.ur5e import kinematics as ur
-from cail_robot.ur5e.kinematics import Vector
+from cail_robot.robots.ur5e import kinematics as ur
+from cail_robot.robots.ur5e.kinematics import Vector
 
 CYCLE_S = 0.002
 JOINT_ACCELERATION = 40.0
 """rad/s², what servoing may ask of a joint."""
-STOP_DECELERATION = 15.0
-"""rad/s² of the fastest joint, when the program ends or the box stops the arm."""
+STOP_DECELERATION = min(ur.JOINT_DECELERATION)
+"""rad/s² of the fastest joint, when the program ends or the box stops the arm: what the slowest to stop can do."""
 TOOL_SPEED_LIMIT = 1.5
 """m/s, as the safety configuration comes from the factory."""
 TURN_SPEED_LIMIT = 2.0 * math.pi
@@ -57,6 +57,7 @@ class Speed:
         self._acceleration = 0.0
         self._left_s = 0.0
         self._timed = False
+        self._qd = qd
 
     def aim(self, target: Vector, acceleration: float, time_s: float) -> None:
         self._next = (target, acceleration, time_s)
@@ -71,11 +72,15 @@ class Speed:
         if not self.linear:
             return _moved(q, self.now, dt)
         _, columns = ur.jacobian_columns(q, self.tool)
-        qd = ur.joint_speeds(columns, self.now)
-        if (fastest := max(map(abs, qd))) > ur.JOINT_SPEED_LIMIT:
-            qd = tuple(v * ur.JOINT_SPEED_LIMIT / fastest for v in qd)
-            self.now = ur.twist_of(columns, qd)
-        return _moved(q, qd, dt)
+        wanted = ur.joint_speeds(columns, self.now, damping=1e-12)
+        for joint, speed in enumerate(wanted, start=1):
+            if abs(speed) > ur.JOINT_SPEED_LIMIT:
+                raise Violation(f"speedL asks for {speed:.3g} rad/s of joint {joint}: near a singularity, or too fast")
+        # Joints have mass: of a change of speed they do what they can, all in proportion, so that the tool keeps its direction.
+        changes = [(abs(b - a), most) for a, b, most in zip(self._qd, wanted, ur.JOINT_DECELERATION, strict=True)]
+        part = min([1.0, *(most * dt / change for change, most in changes if change > 0.0)])
+        self._qd = tuple(a + part * (b - a) for a, b in zip(self._qd, wanted, strict=True))
+        return _moved(q, self._qd, dt)
 
 
 def _towards(now: Vector, target: Vector, step: float, linear: bool) -> Vector:

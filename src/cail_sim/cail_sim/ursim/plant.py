@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from cail_robot.ur5e.kinematics import HOME, Vector
+from cail_robot.robots.ur5e.kinematics import HOME, Vector
 
 STROKE_S = 0.57
 """A 2F-85 gripper's 85 mm at its full 150 mm/s."""

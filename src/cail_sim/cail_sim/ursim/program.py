@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from cail_robot.ur5e import kinematics as ur
-from cail_robot.ur5e.kinematics import Vector
+from cail_robot.robots.ur5e import kinematics as ur
+from cail_robot.robots.ur5e.kinematics import Vector
 from cail_sim.ursim.motion import TOOL_SPEED_LIMIT, MoveJ, MoveL, Servo, Speed, Stop
 from cail_sim.ursim.script import Script, Waypoint
 

@@ -150,6 +150,11 @@ class DashboardClient(LineClient):
 class RobotiqClient(LineClient):
     longest = robotiq.LONGEST_LINE
 
+    def handle(self) -> bool:
+        if self.server.gripper.silent:
+            self.received.clear()
+        return super().handle()
+
     def answer(self, line: str) -> str:
         return self.server.gripper.answer(line)
 

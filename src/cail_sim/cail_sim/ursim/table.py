@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from cail_robot.ur5e.kinematics import Vector
-from cail_sim.bullet import load_pybullet
-from cail_sim.ur5e import UR5E, UR5e
+from cail_robot.robots.ur5e.kinematics import Vector
+from cail_sim.bullet.engine import load_pybullet
+from cail_sim.bullet.world import World, spread
+from cail_sim.tasks.ur5e import UR5E, UR5e
 from cail_sim.ursim.motion import CYCLE_S
-from cail_sim.world import World, spread
 
 TRACKING = 60.0
 """1/s: how fast the joints catch up with the box's target."""

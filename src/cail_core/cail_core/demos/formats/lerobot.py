@@ -26,7 +26,8 @@ def read(root: Path) -> Source:
     info = layout.read_info(root)
     if "cail" in info:
         dataset = DemoDataset(root)
-        return Source(dataset.features, dataset.iterate, dataset.task, dataset.text, info["robot_type"], info["fps"])
+        return Source(dataset.features, dataset.iterate, dataset.task, dataset.text, info["robot_type"], info["fps"],
+                      units=info["cail"].get("units", {}))
     described = info.get("features", {})
     numbers = {
         name: f

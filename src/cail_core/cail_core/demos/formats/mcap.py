@@ -9,7 +9,7 @@ from cail_core.demos.episode import Episode
 from cail_core.demos.formats.source import Source
 from cail_core.errors import BadInput
 from cail_core.recording.bag import DONE, bags_of
-from cail_core.recording.frames import episode_from_bag, features_of, recordable
+from cail_core.recording.episode_builder import episode_from_bag, features_of, recordable
 from cail_core.recording.rebuild import one_kind
 
 

@@ -54,7 +54,7 @@ def read(folder: Path) -> Source:
         return from_passport(metadata["cail"], episodes)
     features = plain_features(first.frames[STATE], first.frames[ACTION], first.frames.get(REWARD), state_names)
     name = str(metadata.get("dataset_id", folder.name))
-    return Source(features, episodes, text=metadata.get("description") or name, robot_type=name)
+    return Source(features, episodes, name, metadata.get("description") or name, robot_type=name)
 
 
 def write(dataset: DemoDataset, path: Path) -> None:

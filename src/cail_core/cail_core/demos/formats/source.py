@@ -43,6 +43,8 @@ class Source:
     recorded: bool = False
     """By this project: robot and rate are what it says, whatever the task's usual ones are."""
     notes: list[str] = field(default_factory=list)
+    units: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Of the numbers of "observation" and "action", where the source says so."""
 
 
 def passport(dataset: DemoDataset) -> str:
@@ -54,6 +56,7 @@ def passport(dataset: DemoDataset) -> str:
             "robot_type": dataset.info["robot_type"],
             "fps": dataset.info["fps"],
             "features": features_to_json(dataset.features),
+            "units": dataset.info["cail"].get("units", {}),
         }
     )
 
@@ -67,7 +70,7 @@ def from_passport(text: str | bytes, episodes: Callable[[], Iterator[Episode]]) 
             episode.frames = {name: values for name, values in episode.frames.items() if name in features}
             yield episode
 
-    return Source(features, ours, known["task"], known["text"], known["robot_type"], known["fps"])
+    return Source(features, ours, known["task"], known["text"], known["robot_type"], known["fps"], units=known.get("units", {}))
 
 
 def record(episode: Episode | EpisodeRow) -> dict[str, Any]:

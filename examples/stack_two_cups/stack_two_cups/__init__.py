@@ -1,0 +1,1 @@
+"""Stack two cups: a task over an arm's topics."""
