@@ -33,6 +33,15 @@ def test_the_python_of_the_documents_runs_as_it_stands(tmp_path: Path) -> None:
     assert re.fullmatch(r"return -?\d+\.\d, success \d+%", result)
 
 
+def test_the_python_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    for command in ("demos collect --task pointmass --episodes 40 --out demos", "demos rank demos --by return --fraction 0.3"):
+        subprocess.run([CAIL, *command.split()], cwd=tmp_path, check=True, capture_output=True)
+    (lines,) = blocks(ROOT / "README.md", "python")
+    done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert 0.0 <= float(done.stdout.splitlines()[-1]) <= 1.0
+
+
 def test_importing_the_package_loads_nothing_heavy() -> None:
     lines = "import sys, cail_core; print(sorted({'torch', 'numpy', 'gymnasium'} & set(sys.modules)))"
     said = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
