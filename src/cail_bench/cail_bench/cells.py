@@ -22,12 +22,16 @@ import torch
 from numpy.typing import NDArray
 
 from cail_bench.methods import spearman
+from cail_bench.pair_measures import measured
 from cail_bench.theory_check import descend
+from cail_bench.told import CLONE, TOLD, told, told_config
 from cail_core import __version__, durable
 from cail_core.algorithms.eq7.confidence import segment_mean
 from cail_core.algorithms.method import method_config
-from cail_core.algorithms.settings import MethodConfig
+from cail_core.algorithms.settings import MethodConfig, TrustConfig
+from cail_core.algorithms.trainers.base import make_learner
 from cail_core.config import to_dict
+from cail_core.demos import truth
 from cail_core.demos.collect import Mix, collect
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.demonstrations import Demonstrations
@@ -38,12 +42,13 @@ from cail_core.ranking.diverse import unalike
 from cail_core.ranking.ranks import order_by_return, rank_by_return, share
 from cail_core.tasks.base import Task, get_task
 from cail_core.training import TrainingDiverged, train
-from cail_core.training.run import METRICS, demonstrator_means
+from cail_core.training.checkpoint import read_checkpoint
+from cail_core.training.run import CHECKPOINT, METRICS, demonstrator_means
 
 Row = dict[str, Any]
 ORACLE, EQUATION_7 = "oracle", "eq-7"
 UNTRAINED = (ORACLE, EQUATION_7)
-"""Rows of a table that are no method of `cail train`: the best demonstrator, and Eq. 7 without a policy (`convergence.py`)."""
+"""Rows of a table that are no method of `cail train`: the best demonstrator, and Eq. 7 without a policy (`theory_check.py`)."""
 ROW, RUN = "row.json", "run"
 DONE, DIVERGED, FAILED = "done", "diverged", "failed"
 
@@ -83,13 +88,19 @@ class Cell:
 
 def config_of(cell: Cell) -> MethodConfig:
     """The method's installed settings with the cell's changes."""
-    config: MethodConfig = method_config(cell.method, cell.task, cell.changes)
+    return _config(cell.method, cell.task, cell.changes)
+
+
+def _config(method: str, task: str, changes: Mapping[str, Any]) -> MethodConfig:
+    config: MethodConfig = told_config(task, changes) if method in TOLD else method_config(method, task, changes)
     return config
 
 
 @lru_cache
 def _settings(method: str, task: str, changes: str) -> dict[str, Any]:
-    values: dict[str, Any] = json.loads(json.dumps(to_dict(method_config(method, task, json.loads(changes)))))
+    values: dict[str, Any] = json.loads(json.dumps(to_dict(_config(method, task, json.loads(changes)))))
+    if "pairs" in values and not values["pairs"]["rounds"]:  # off: the cell is the same as one from before there were these
+        del values["pairs"]
     return values
 
 
@@ -112,7 +123,8 @@ def prepare_demonstrations(cell: Cell, out: Path) -> Path:
                 return folder
     task = get_task(cell.task)
     durable.make_folder(folder.parent)
-    collect(task, mix_of(task, cell.mix), cell.episodes, cell.seed, folder)
+    kept = not folder.exists() or truth.path_of(folder).exists()
+    collect(task, mix_of(task, cell.mix), cell.episodes, cell.seed, folder, truth=kept)
     return folder
 
 
@@ -202,13 +214,35 @@ def best_first(demos: Demonstrations, returns: NDArray[np.float64]) -> list[str]
 def _trained(cell: Cell, out: Path, folder: Path) -> Row:
     task = get_task(cell.task)
     demos, returns = demonstrations(cell, out)
-    train(task, demos, cell.method, config_of(cell), seed=cell.seed, out=folder / RUN, steps=cell.steps,
-          demos_name=cell.demos_key)
+    if cell.method in TOLD:
+        demos = told(demos, _bad(cell, out, demos), cell.method)
+    method = CLONE if cell.method in TOLD else cell.method
+    train(task, demos, method, config_of(cell), seed=cell.seed, out=folder / RUN, steps=cell.steps, demos_name=cell.demos_key)
     result = evaluate(task, load_policy(folder / RUN / "policy"), cell.evaluation_episodes, cell.seed)
     row: Row = {"return": round(result.mean, 3), "return_std": round(result.std, 3)}
     if task.spec.has_success:
         row["success"] = round(result.success_rate, 4)
-    return row | _trust(demos, returns, folder / RUN) | _outer_loss(folder / RUN)
+    if cell.method in TOLD:
+        return row
+    return row | _trust(demos, returns, folder / RUN) | _within(cell, out, demos, folder / RUN) | _outer_loss(folder / RUN)
+
+
+def _bad(cell: Cell, out: Path, demos: Demonstrations) -> NDArray[np.bool_]:
+    return truth.read(out / "demos" / cell.demos_key, np.diff(demos.starts).tolist())
+
+
+def _within(cell: Cell, out: Path, demos: Demonstrations, run: Path) -> Row:
+    """How well confidence and weights tell bad frames from good ones, where it is known which are bad; no method sees that."""
+    config = config_of(cell)
+    if not isinstance(config, TrustConfig) or not truth.path_of(out / "demos" / cell.demos_key).is_file():
+        return {}
+    learner = make_learner(cell.method, get_task(cell.task), demos, config, cell.seed, resumed=True)
+    try:
+        learner.restore(read_checkpoint(run / CHECKPOINT)["learner"])
+        confidence, weight = learner.confidence().numpy(), learner.weight().numpy()
+    finally:
+        learner.close()
+    return measured(confidence, weight, _bad(cell, out, demos), demos.starts, demos.demonstrator)
 
 
 def _trust(demos: Demonstrations, returns: NDArray[np.float64], run: Path) -> Row:

@@ -28,7 +28,8 @@ from cail_core.machine import describe
 Results = Sequence[tuple[Cell, Row]]
 COLUMNS = ("at", "task", "method", "seed", "outcome", "steps", "return", "return_std", "success", "spearman",
            "spearman_episodes", "confidence", "outer_first", "outer_last", "outer_rise", "rising", "mu", "gradient_first",
-           "gradient_least", "gradient_bound", "evaluations", "seconds")
+           "gradient_least", "gradient_bound", "evaluations",
+           "auc_within", "bad_share", "bad_share_of_data", "effective_share", "auc", "seconds")
 BINS = 40  # points of a curve
 
 
@@ -148,7 +149,8 @@ def write(name: str, study: Study, results: Results, budget: str, skipped: Seque
     for cell, row in results:
         trust = " ".join(f"{who}:{value}" for who, value in row.get("confidence", {}).items())
         along = " ".join(f"{steps:.0f}:{value:g}" for steps, value in curve(out / "cells" / cell.key / RUN, "evaluation_success"))
-        writer.writerow({**row, "at": cell.at, "confidence": trust, "evaluations": along})
+        within = " ".join(f"{who}:{value}" for who, value in row.get("auc", {}).items())
+        writer.writerow({**row, "at": cell.at, "confidence": trust, "evaluations": along, "auc": within})
     durable.write_bytes(out / f"{name}.csv", text.getvalue().encode())
     durable.write_json(out / f"{name}.json", {
         **describe(), "study": name, "budget": budget, "skipped": list(skipped),

@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 from cail_bench import paper_numbers
 from cail_bench.cells import EQUATION_7, ORACLE, UNTRAINED, Cell
 from cail_bench.paper_numbers import Number
+from cail_bench.told import TOLD
 from cail_core.algorithms.method import read_part
+from cail_core.tasks.base import get_task
 
 COMPARED = ("cail", "2iwil", "ic-gail", "airl", "gail", "t-rex", "d-rex", "ssrr")
 """The methods of the paper's tables."""
@@ -80,7 +82,7 @@ class Budget:
 TINY: dict[str, Any] = {
     "ppo.rollout_steps": 500, "ppo.num_envs": 10, "ppo.epochs": 1,
     "discriminator.updates": 2, "discriminator.batch_size": 100,
-    "offline_confidence.steps": 5, "offline_confidence.batch_size": 100, "cloning.batch_size": 50,
+    "offline_confidence.steps": 5, "offline_confidence.batch_size": 100, "cloning.batch_size": 50, "pairs.steps": 5,
     "classifier.steps": 5, "reward.steps": 5, "reward.nets": 1,
     "self_imitation.num_envs": 10, "self_imitation.steps_per_env": 50, "self_imitation.cloning_steps": 20,
     "noise.levels": 3, "noise.rollouts": 2, "noise.cloning_steps": 50, "noise.airl_steps": 500,
@@ -217,6 +219,26 @@ def theory(budget: Budget, first: int) -> Cells:
                       for loss in ("rk", "logistic") for steps in lengths for seed in seeds]
 
 
+def lapses(budget: Budget, first: int) -> Cells:
+    """Demonstrations of which only a part is bad: confidence shared by a demonstration's pairs, or each pair's own, with the same
+    or a larger trusted share. Five seeds of the point mass and three of the Panda, whatever the budget but for smoke."""
+    variants: dict[str, dict[str, Any]] = {"shared": {"pairs.rounds": 0}, "pairs": {"pairs.rounds": 2},
+                                           "pairs 0.3": {"pairs.rounds": 2, "pairs.trusted_fraction": 0.3}}
+    mixes = {"pointmass": ("lapses", "two-ways", "paper"), "panda": ("lapses", "lapses-equal", "lapses-two-ways")}
+    made = []
+    for env in _where(budget, POINTMASS, PANDA):
+        task_mixes = get_task(env.task).mixes()
+        for name in mixes[env.task][:1] if budget.few else mixes[env.task]:
+            mix = {who.name: share for who, share in task_mixes[name]}
+            for seed in _seeds(budget, first) if budget.few else range(first, first + (5 if env.task == "pointmass" else 3)):
+                at = f"{env.task} {name}"
+                made += [cell(budget, env, "cail-bc", seed, at=f"{at} {what}", mix=mix, changes=changes)
+                         for what, changes in variants.items()]
+                made += [replace(cell(budget, env, "cail-bc", seed, at=f"{at} shared", mix=mix), method=method)
+                         for method in TOLD]
+    return made
+
+
 @dataclass(frozen=True)
 class Study:
     """A table or figure of the paper."""
@@ -236,6 +258,7 @@ STUDIES = {
     "success": Study("share of the trials that succeed", success, "success", published=paper_numbers.SUCCESS),
     "panda": Study("success on the whole of pick-place-avoid, by mix", panda, "success", ours=("cail-hybrid",)),
     "panda-parts": Study("success of a clone on the Panda, by what it is made of", panda_parts, "success", ours=("cail-bc",)),
+    "lapses": Study("success where only a part of a demonstration is bad", lapses, "success", ours=("cail-bc",)),
     "label-ratio": Study("return by the share of ranked demonstrations", label_ratio, figures=("lines",),
                          published=paper_numbers.LABEL_RATIO),
     "optimality": Study("return by the quality of the suboptimal demonstrations", optimality, figures=("lines",)),

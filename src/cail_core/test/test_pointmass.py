@@ -46,4 +46,6 @@ def test_demonstrators_differ_by_skill_only_and_no_skill_is_no_help() -> None:
         "paper": 1.0,
         "only-suboptimal": 1.0,
         "expert": 1.0,
+        "lapses": 1.0,
+        "two-ways": 1.0,
     }

@@ -197,6 +197,35 @@ class TrustConfig:
 
 
 @dataclass(frozen=True)
+class PairConfig:
+    """How the confidence differs within a demonstration (`eq7/pair_confidence.py`); off unless there are `rounds`."""
+
+    rounds: int = setting(0, "how often the agreement with the trusted is worked out, each time with the confidence found "
+                             "before. 0: all pairs of a demonstration have the same confidence", low=0, high=10)
+    strength: float = setting(1.0, "t: what the agreement counts beside the ranks", low=0.0)
+    trusted_fraction: float = setting(0.0, "in place of the method's `trusted_fraction`. 0: that one", low=0.0, high=1.0)
+    reference_fraction: float = setting(0.3, "fraction of the pairs, the most trusted ones, that say what is done in a place",
+                                        low=0.01, high=1.0)
+    window: int = setting(7, "steps over which the agreement is averaged", low=1)
+    folds: int = setting(5, "parts into which the demonstrations are split; each is judged by the others", low=2)
+    components: int = setting(4, "Gaussians of the mixture: so many different actions can be right in a place", low=1)
+    min_vote: float = setting(0.1, "what a frame that hardly moves the state counts at least, beside a usual one. 1: all count "
+                                   "alike", low=0.0, high=1.0)
+    sigma: float = setting(0.3, "σ of each Gaussian, in units of the action", low=1e-3)
+    hidden: int = setting(64, "units in each of two hidden layers", low=1)
+    steps: int = setting(600, "gradient steps of the mixtures, in each round", low=1)
+    batch_size: int = setting(256, "pairs in each of them", low=1)
+    learning_rate: float = setting(2e-3, "of Adam at first; it falls to a twentieth", low=0.0)
+
+
+@dataclass(frozen=True)
+class PairTrustConfig(TrustConfig):
+    """Those of them in which single pairs of a demonstration may have a confidence of their own."""
+
+    pairs: PairConfig = setting(PairConfig, "confidence that differs within a demonstration")
+
+
+@dataclass(frozen=True)
 class RewardConfig:
     """The reward networks of T-REX, D-REX and SSRR."""
 

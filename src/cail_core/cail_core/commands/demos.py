@@ -36,6 +36,8 @@ def register(commands: Any) -> None:
     p.add_argument("--seed", type=whole_number, default=0, metavar="S", help="default: 0")
     p.add_argument("--config", type=Path, metavar="FILE", help="settings of the task (default: the installed ones)")
     p.add_argument("--out", type=Path, required=True, metavar="D", help="the dataset's folder")
+    p.add_argument("--truth", action="store_true",
+                   help="keep beside it, in D.truth.json, which frames were shown badly on purpose; no learner reads that")
 
     p = action("import", _import, "bring in an .npz archive, robomimic HDF5, Minari or LeRobot v3 dataset, or MCAP bags")
     p.add_argument("file", type=Path, metavar="FILE", help="file, folder (of bags too) or Minari id")
@@ -124,7 +126,7 @@ def _collect(args: argparse.Namespace) -> None:
     else:
         mix = mix_of_policies(task, args.policies) if args.policies else mix_of(task, args.mix)
     with bar(f"collecting {args.task}", args.episodes) as advance:
-        dataset = collect(task, mix, args.episodes, args.seed, args.out, progress=advance)
+        dataset = collect(task, mix, args.episodes, args.seed, args.out, truth=args.truth, progress=advance)
     _print_info(dataset)
     print(f"\nNext: cail demos rank {args.out} --by return --fraction {_worth_ranking(args.episodes)}")
 

@@ -15,6 +15,7 @@ from cail_core.demos import layout
 from cail_core.demos.dataset import DemoDataset
 from cail_core.demos.episode import Episode, end_flags, outcome_of
 from cail_core.demos.features import ACTION, REWARD, STATE, SUCCESS, frame_features
+from cail_core.demos.truth import Marking, TruthWriter
 from cail_core.demos.writer import DemoWriter
 from cail_core.errors import BadInput
 from cail_core.policy import load_demonstrators
@@ -47,10 +48,12 @@ class Take:
         self._actions: list[Array] = []
         self._rewards: list[float] = []
         self._successes: list[bool] = []
+        self._bad: list[bool] = []
 
     def act(self) -> Array:
         self._states.append(self.observation)
         self._actions.append(self.policy(self.observation))
+        self._bad.append(isinstance(self.policy, Marking) and self.policy.bad)
         return self._actions[-1]
 
     def follow(self, step: Step, i: int) -> bool:
@@ -72,7 +75,7 @@ class Take:
         if success:
             frames[SUCCESS] = np.array(self._successes, dtype=bool)
         outcome = outcome or outcome_of(self._successes[-1] if success else None, truncated)
-        return Episode(frames, step.next_observation[i].copy(), self.who.name, outcome)
+        return Episode(frames, step.next_observation[i].copy(), self.who.name, outcome, bad=np.array(self._bad, dtype=bool))
 
 
 def roll_out(env: BatchEnv, who: Demonstrator, seed: tuple[int, int], *, success: bool, spec: TaskSpec | None = None) -> Episode:
@@ -178,9 +181,13 @@ def collect(
     seed: int,
     out: Path,
     *,
+    truth: bool = False,
     progress: Callable[[int], None] = lambda saved: None,
 ) -> DemoDataset:
-    """Fill the dataset at `out` up to `episodes`; each is durable once saved, and the same call goes on where one stopped."""
+    """Fill the dataset at `out` up to `episodes`; each is durable once saved, and the same call goes on where one stopped.
+
+    `truth`: keep beside it which frames were shown badly on purpose (`demos/truth.py`).
+    """
     spec = task.spec
     if episodes < 1:
         raise BadInput(f"expected at least 1 episode, given {episodes}")
@@ -209,6 +216,7 @@ def collect(
             features=frame_features(spec.observation_names, spec.action_names, success=spec.has_success),
             about={"collect": recipe},
         )
+    kept = TruthWriter(out, writer.episodes) if truth else None
     turns = list(enumerate(schedule(mix, episodes)))[writer.episodes :]
     env = task.make_env(min(max(1, len(turns)), spec.most_envs))
     if not isinstance(env, RestartableEnv):
@@ -221,6 +229,8 @@ def collect(
             else:
                 made = (roll_out(env, who, (seed, k), success=spec.has_success, spec=spec) for k, who in turns)
             for episode in made:
+                if kept is not None and episode.bad is not None:
+                    kept.add(episode.bad)
                 writer.save_episode(episode)
                 progress(writer.episodes)
     finally:

@@ -32,6 +32,8 @@ class Episode:
     rank: int | None = None
     recording: dict[str, Any] | None = None
     """Where it was recorded: the bag's name, what was trimmed."""
+    bad: NDArray[np.bool_] | None = None
+    """Frames that a scripted demonstrator showed badly on purpose (`demos/truth.py`); never part of a dataset."""
 
     @property
     def length(self) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from cail_core.config import find_config, load_config, setting
+from cail_core.demos.truth import BadThroughout
 from cail_core.errors import ConfigError, listed
 from cail_core.tasks.base import Array, BatchEnv, Demonstrator, Flags, Policy, Step, TaskSpec, Thing, View
 
@@ -121,7 +122,7 @@ def demonstrator(name: str, skill: float, misjudged_m: float) -> Demonstrator:
             action = stiffness * error - damping * velocity + rng.normal(0.0, tremor, 2)
             return np.clip(action, -1.0, 1.0).astype(np.float32)
 
-        return policy
+        return policy if skill == 1.0 else BadThroughout(policy)
 
     return Demonstrator(name, start)
 
@@ -153,5 +154,8 @@ class PointMass:
         return PointMassEnv(num_envs, self.config)
 
     def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
+        from cail_core.tasks.pointmass_lapses import lapse_mixes
+
         made = {name: demonstrator(name, skill, self.config.misjudged_m) for name, skill in self.config.skills.items()}
-        return {mix: [(made[name], share) for name, share in shares.items()] for mix, shares in self.config.mixes.items()}
+        mixes = {mix: [(made[name], share) for name, share in shares.items()] for mix, shares in self.config.mixes.items()}
+        return {**mixes, **lapse_mixes(self.config)}

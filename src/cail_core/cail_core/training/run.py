@@ -40,6 +40,7 @@ from cail_core.training.display import Display
 ANOTHER_WAY = "another_way"
 """In the policy's provenance: the trusted demonstrations that it did not learn from."""
 CHECKPOINT, CONFIG, METRICS, CONFIDENCE = "checkpoint.safetensors", "config.yaml", "metrics.csv", "confidence.parquet"
+PAIR_ROUNDS = "settings.pairs.rounds"
 RANKED = "ranked.csv"
 LOSSES = ("inner_loss", "outer_loss", "actor_loss", "critic_loss", "learned_reward")
 TOO_LARGE = 1e8
@@ -149,8 +150,11 @@ def _begin(run: Run) -> dict[str, Any] | None:
         if "settings.learner" in held:
             raise BadInput(f"{out} was made by an earlier version of cail, whose settings had other names, and cannot go on with "
                            "this one; go on with that version, or choose another --out")
+        asked = flat(about)
+        if PAIR_ROUNDS not in held and not asked.get(PAIR_ROUNDS):  # begun before there were these settings, which are off
+            asked = {name: value for name, value in asked.items() if not name.startswith("settings.pairs.")}
         faults = [f"{name}: it has {held.get(name)!r}, asked for {value!r}"
-                  for name, value in flat(about).items() if held.get(name) != value]
+                  for name, value in asked.items() if held.get(name) != value]
         if faults:
             raise BadInput(listed(f"{out} is another run and cannot go on as this one; choose another --out", faults))
         return read_checkpoint(out / CHECKPOINT) if (out / CHECKPOINT).is_file() else None

@@ -31,6 +31,8 @@ HOVER_M = 0.05
 """How high above its mark the tool comes to the neck, so that the fingers pass over it."""
 FINGER_M = 0.053
 """From the middle of the open hand to the middle of a finger."""
+STILL = 0.05
+"""Who pauses where others hardly move either (the fingers are on their way) does nothing wrong."""
 BRAKING = 2.5
 """m/s²."""
 ALONG = (-0.824, -0.566)
@@ -87,6 +89,8 @@ class Person:
 
     def __init__(self, habits: Habits, task: PickPlaceAvoidConfig, rng: np.random.Generator, *, explicit_gripper: bool) -> None:
         self.habits, self.task, self._rng, self._explicit = habits, task, rng, explicit_gripper
+        self.bad = False
+        """Whether the last action was bad, for measurements (`cail_core/demos/truth.py`)."""
         self._decision = 0
         self._tremor: Vec = (0.0, 0.0, 0.0)
 
@@ -94,9 +98,12 @@ class Person:
         o: list[float] = observation.tolist()
         h = self.habits
         self._decision += 1
-        wish: Vec = (0.0, 0.0, 0.0)
-        if not any(start <= self._decision < end for start, end in h.pauses):
-            wish = self._wish(o)
+        wish: Vec = self._wish(o)
+        self.bad = self._fails(o)
+        if any(start <= self._decision < end for start, end in h.pauses):
+            self.bad = self.bad or math.hypot(*wish) > STILL
+            wish = 0.0, 0.0, 0.0
+        else:
             x, y, z = self._tremor
             a, b, c = self._rng.standard_normal(3).tolist()
             self._tremor = x, y, z = 0.85 * x + 0.5 * h.tremor * a, 0.85 * y + 0.5 * h.tremor * b, 0.85 * z + 0.5 * h.tremor * c
@@ -106,6 +113,10 @@ class Person:
         if self._explicit:
             action.append(self._gripper(o))
         return np.array(action, dtype=np.float32)
+
+    def _fails(self, o: list[float]) -> bool:
+        """What those do who come to a bad end: they reach for the bottle as others do, but for those who knock it over."""
+        return self.habits.ending == "knock" or (self.habits.ending != "place" and o[CLOSING] > 0.5)
 
     def _wish(self, o: list[float]) -> Vec:
         """The velocity to ask for, as a share of the full speed."""

@@ -30,6 +30,7 @@ from cail_sim.bullet.vector import Batch, LocalEnv, WorkerEnv
 from cail_sim.bullet.world import WorldConfig
 from cail_sim.tasks.demonstrators import demonstrator
 from cail_sim.tasks.env import PickPlaceAvoidEnv, drawn_conditions
+from cail_sim.tasks.lapses import lapse_mixes
 
 SHOWN_LIMITS = ("max_linear_speed", "max_linear_acceleration", "max_linear_jerk")
 """Of the safety filter: a policy's card keeps them."""
@@ -155,7 +156,8 @@ class Panda:
 
     def mixes(self) -> dict[str, Sequence[tuple[Demonstrator, float]]]:
         c, made = self.config, self.demonstrators()
-        return {mix: [(made[name], share) for name, share in shares.items()] for mix, shares in c.mixes.items()}
+        mixes = {mix: [(made[name], share) for name, share in shares.items()] for mix, shares in c.mixes.items()}
+        return {**mixes, **lapse_mixes(made, c.task, c.limits.max_linear_speed, explicit_gripper=c.explicit_gripper)}
 
 
 class PandaCarry(Panda):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cail_core.algorithms.registry import Training, method
-from cail_core.algorithms.settings import AirlMethodConfig, TrustConfig
+from cail_core.algorithms.settings import AirlMethodConfig, PairTrustConfig
 from cail_core.algorithms.trainers.adversarial import AdversarialLearner, airl_learner
 from cail_core.algorithms.trainers.trust import offline_trust
 
 
 @dataclass(frozen=True)
-class CailConfig(TrustConfig, AirlMethodConfig):
+class CailConfig(PairTrustConfig, AirlMethodConfig):
     """`config/cail.yaml`."""
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cail_core.algorithms.registry import Training, method
-from cail_core.algorithms.settings import OfflineConfig, TrustConfig
+from cail_core.algorithms.settings import OfflineConfig, PairTrustConfig
 from cail_core.algorithms.trainers.cloning import CloningLearner
 from cail_core.algorithms.trainers.trust import offline_trust
 
 
 @dataclass(frozen=True)
-class CailBcConfig(TrustConfig, OfflineConfig):
+class CailBcConfig(PairTrustConfig, OfflineConfig):
     """`config/cail-bc.yaml`."""
 
 

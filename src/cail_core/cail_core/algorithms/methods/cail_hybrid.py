@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from cail_core.algorithms.registry import Training, method
-from cail_core.algorithms.settings import OfflineConfig, PolicyCloningConfig, TrustConfig, WeightedConfig
+from cail_core.algorithms.settings import OfflineConfig, PairTrustConfig, PolicyCloningConfig, WeightedConfig
 from cail_core.algorithms.trainers.self_imitation import SelfImitationConfig, SelfImitationLearner
 from cail_core.algorithms.trainers.trust import offline_trust
 from cail_core.config import setting
 
 
 @dataclass(frozen=True)
-class CailHybridConfig(TrustConfig, WeightedConfig):
+class CailHybridConfig(PairTrustConfig, WeightedConfig):
     """`config/cail-hybrid.yaml`."""
 
     RENAMED: ClassVar[dict[str, str]] = OfflineConfig.RENAMED

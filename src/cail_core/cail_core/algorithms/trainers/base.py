@@ -102,7 +102,7 @@ class WeightedLearner:
         self._demo_jacobians = torch.empty(0)
 
     def confidence(self) -> Tensor:
-        return self.trust.confidence.all()
+        return self.trust.beta
 
     def weight(self) -> Tensor:
         return self.trust.weight

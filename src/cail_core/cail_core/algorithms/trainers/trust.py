@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from cail_core.algorithms.eq7.cail import Cail, learn_confidence_offline
 from cail_core.algorithms.eq7.confidence import Confidence, sharpened
+from cail_core.algorithms.eq7.pair_confidence import joined, refined
 from cail_core.algorithms.registry import Training
-from cail_core.algorithms.settings import ConfidenceConfig, JointConfidenceConfig, OuterConfig, TrustConfig
+from cail_core.algorithms.settings import (
+    ConfidenceConfig,
+    JointConfidenceConfig,
+    OuterConfig,
+    PairConfig,
+    PairTrustConfig,
+    TrustConfig,
+)
 from cail_core.algorithms.trainers.demo_modes import dominant_mode
 from cail_core.demos.demonstrations import Demonstrations
 
@@ -33,24 +42,34 @@ class Trust:
     """Given where β is learned along with the policy, by all of Eq. 7."""
     reward_model: Cail | None = None
     """Where β was learned beforehand: what it was learned with."""
+    pairs: PairConfig = field(default_factory=PairConfig)
+    agreement: Tensor = field(default_factory=lambda: torch.empty(0))
+    """Of each pair with the trusted, where β differs within a demonstration (`eq7/pair_confidence.py`); else empty."""
 
     def __post_init__(self) -> None:
         self.fixed_weight = self._sharpened()
 
     @property
+    def beta(self) -> Tensor:
+        """The confidence of each pair, mean 1."""
+        beta = self.confidence.all()
+        return joined(beta, self.agreement, self.pairs) if len(self.agreement) else beta
+
+    @property
     def weight(self) -> Tensor:
         """What each pair counts, mean 1."""
-        return self.confidence.all() if self.joint else self.fixed_weight
+        return self.beta if self.joint else self.fixed_weight
 
     def _sharpened(self) -> Tensor:
-        weight = sharpened(self.confidence.all(), self.fraction, self.max_weight_ratio)
+        weight = sharpened(self.beta, self.fraction, self.max_weight_ratio)
         return dominant_mode(weight, self.demos, self.mode_distance) if self.mode_distance else weight
 
     def state(self) -> dict[str, Any]:
-        return self.confidence.state()
+        return self.confidence.state() | ({"agreement": self.agreement} if len(self.agreement) else {})
 
     def restore(self, state: dict[str, Any]) -> None:
         self.confidence.restore(state)
+        self.agreement = state.get("agreement", torch.empty(0)).clone()
         self.fixed_weight = self._sharpened()
 
 
@@ -71,9 +90,14 @@ def offline_trust(training: Training[Any]) -> Trust:
     c: TrustConfig = training.config
     learned = learn_confidence_offline(training.demos, c, training.generator, training.horizon,
                                        steps=0 if training.resumed else None)
-    fraction = max(c.trusted_fraction, min(1.0, c.min_trusted_demos / training.demos.episodes))
+    pairs = c.pairs if isinstance(c, PairTrustConfig) else PairConfig()
+    agreement = torch.empty(0)
+    if pairs.rounds and not training.resumed:
+        agreement = refined(learned.confidence.all(), training.demos, pairs, training.generator)
+    trusted = (pairs.trusted_fraction if pairs.rounds else 0.0) or c.trusted_fraction
+    fraction = max(trusted, min(1.0, c.min_trusted_demos / training.demos.episodes))
     return Trust(training.demos, learned.confidence, c.outer, True, training.config.dominant_mode_distance, fraction,
-                 c.max_weight_ratio or math.inf, reward_model=learned.cail)
+                 c.max_weight_ratio or math.inf, reward_model=learned.cail, pairs=pairs, agreement=agreement)
 
 
 def joint_trust(training: Training[Any]) -> Trust:
