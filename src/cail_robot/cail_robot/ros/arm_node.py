@@ -290,8 +290,9 @@ class ArmNode(Node):  # type: ignore[misc]
         self.control.grip(message.data)
 
     def _on_enable(self, request: Any, response: Any) -> Any:
-        if request.data and self._rivals.still_there:
+        if request.data:
             self._look_around()
+        if request.data and self._rivals.still_there:
             response.success, response.message = False, f"another arm is on {self.get_namespace()}: {self._rivals.found}; end one"
         else:
             response.success, response.message = self.control.enable(request.data)
