@@ -119,7 +119,8 @@ class Bringup:
         return True
 
     def arm(self, args: argparse.Namespace) -> Arm:
-        raise NotImplementedError(f"{type(self).__name__} gives neither arm nor nodes")
+        """The arm behind the node; `nodes` asks for it."""
+        raise BadInput(f"the robot '{self.spec.name}': expected {self.spec.bringup} to define arm or nodes (docs/extending.md)")
 
     def nodes(self, args: argparse.Namespace) -> Sequence[Any]:
         """The nodes to run: by default that of any arm."""

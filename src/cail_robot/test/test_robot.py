@@ -93,3 +93,9 @@ def test_a_robot_that_nobody_has_is_said_in_one_line(capsys: pytest.CaptureFixtu
 
 def test_the_default_is_a_robot_that_offers_itself() -> None:
     assert default_robot() == "" or find_robot(default_robot()).default
+
+
+def test_a_bringup_that_gives_neither_arm_nor_nodes_is_said_in_one_line() -> None:
+    spec = RobotSpec("twig", "a twig", "cail_robot.robot:Bringup", "base")
+    with pytest.raises(BadInput, match=r"'twig': expected cail_robot\.robot:Bringup to define arm or nodes"):
+        spec.load().nodes(argparse.Namespace(namespace="arm"))
